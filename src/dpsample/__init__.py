@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from dpsample.answers.changes import changes
     from dpsample.answers.release import Release, read_release
     from dpsample.answers.several import combine
-    from dpsample.errors import DpsampleError, InvalidValue, PrivacyViolation, PrivacyWarning, SystemFailure
+    from dpsample.errors import (
+        DpsampleError,
+        InvalidValue,
+        PrivacyViolation,
+        PrivacyWarning,
+        SystemFailure,
+    )
     from dpsample.ledger.balance import Ledger
     from dpsample.ledger.ledger import new_ledger, read_ledger
     from dpsample.privacy import Privacy

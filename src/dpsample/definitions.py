@@ -26,10 +26,17 @@ from dpsample.balls import ball, figures_above, floor, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, figures_below, rounded_up, text, unit_of_figures
 
-LEAST_EPSILON = Fraction(1, 10**12)  # less, and the integers of a scheme hardly tell exp(epsilon) from 1
-_LEAST, _MOST = LEAST_EPSILON, Fraction(10**6)  # of rho and mu: beyond, no scheme can be made, or nothing is private
+LEAST_EPSILON = Fraction(
+    1, 10**12
+)  # less, and the integers of a scheme hardly tell exp(epsilon) from 1
+_LEAST, _MOST = (
+    LEAST_EPSILON,
+    Fraction(10**6),
+)  # of rho and mu: beyond, no scheme can be made, or nothing is private
 _FIGURES = 9  # of what is stated
-_COST_FIGURES = 18  # of what is added up: a billion costs add up with the precision of what is stated
+_COST_FIGURES = (
+    18  # of what is added up: a billion costs add up with the precision of what is stated
+)
 _STEPS = 100  # of a bisection: a hundred bits, far beyond the figures that are stated
 _BITS = 256
 
@@ -90,7 +97,9 @@ class Definition(ABC):
         if not spent:
             return self
         if spent >= self.amount:
-            raise InvalidValue("totals must leave some of the privacy for the keys", "choose smaller shares")
+            raise InvalidValue(
+                "totals must leave some of the privacy for the keys", "choose smaller shares"
+            )
         return self._of_amount_below(figures_below(self.amount - spent, _FIGURES))
 
     @classmethod
@@ -202,7 +211,9 @@ class Gdp(Definition):
             return cls(figures_above(ball(amount).sqrt(), _FIGURES))
 
 
-DEFINITIONS: dict[str, type[Zcdp] | type[Gdp]] = {definition.name: definition for definition in (Zcdp, Gdp)}
+DEFINITIONS: dict[str, type[Zcdp] | type[Gdp]] = {
+    definition.name: definition for definition in (Zcdp, Gdp)
+}
 
 
 def added_by_conversion(order: arb, delta: arb) -> arb:
@@ -250,7 +261,9 @@ def _zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
 def _zcdp_pure(rho: Fraction) -> Fraction:
     with precision(_BITS):
         most = ball(rho)
-        return _largest(lambda epsilon: bool(_zcdp_cost(epsilon) <= most), Fraction(math.sqrt(2 * rho)))
+        return _largest(
+            lambda epsilon: bool(_zcdp_cost(epsilon) <= most), Fraction(math.sqrt(2 * rho))
+        )
 
 
 def _zcdp_cost(epsilon: Fraction) -> arb:

@@ -59,7 +59,9 @@ class PrivacyWarning(UserWarning):
 
 
 def attempt(
-    work: Callable[[], _T], refusal: DpsampleError | Callable[[], DpsampleError], *errors: type[Exception]
+    work: Callable[[], _T],
+    refusal: DpsampleError | Callable[[], DpsampleError],
+    *errors: type[Exception],
 ) -> _T:
     """Return what `work` returns, or raise the refusal instead of its errors: outside of the handler.
 

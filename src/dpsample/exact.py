@@ -76,9 +76,15 @@ def text(value: Fraction) -> str:
     >>> text(Fraction(1, 1000000)), text(Fraction(5, 2)), text(Fraction(1, 3))
     ('1e-06', '2.5', '1/3')
     """
-    if value.denominator == 1 and abs(value) < 10**15:  # longer integers are written in powers of ten
+    if (
+        value.denominator == 1 and abs(value) < 10**15
+    ):  # longer integers are written in powers of ten
         return str(value.numerator)
-    return _text_of_a_float(value) or _text_of_a_decimal(value) or f"{value.numerator}/{value.denominator}"
+    return (
+        _text_of_a_float(value)
+        or _text_of_a_decimal(value)
+        or f"{value.numerator}/{value.denominator}"
+    )
 
 
 def _text_of_a_float(value: Fraction) -> str | None:
@@ -165,5 +171,7 @@ def exponential_floor(x: Fraction, bits: int) -> int:
 def check_level(level: float) -> float:
     """Check the probability with which an interval is to hold."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise InvalidValue(f"level must be between 0 and 1, not {level!r}", "choose one such as 0.95")
+        raise InvalidValue(
+            f"level must be between 0 and 1, not {level!r}", "choose one such as 0.95"
+        )
     return float(level)

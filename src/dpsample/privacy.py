@@ -36,7 +36,9 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
 
     epsilon: Fraction
     delta: Fraction
-    definition: Definition | None = None  # if it is stated as zCDP or GDP, outside of events of probability delta / 2
+    definition: Definition | None = (
+        None  # if it is stated as zCDP or GDP, outside of events of probability delta / 2
+    )
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
@@ -59,7 +61,8 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
             )
         if epsilon > _MOST_EPSILON:
             raise InvalidValue(
-                f"epsilon must be at most 1e15, not {text(epsilon)}", "choose one, commonly from 0.1 to 3"
+                f"epsilon must be at most 1e15, not {text(epsilon)}",
+                "choose one, commonly from 0.1 to 3",
             )
         if epsilon < LEAST_EPSILON or delta < _LEAST_DELTA:
             raise InvalidValue(
@@ -151,7 +154,9 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
         """
         spent = tuple(epsilons)
         if spent and min(spent) <= 0:
-            raise InvalidValue("each part of a release must cost an epsilon above 0", "choose larger shares")
+            raise InvalidValue(
+                "each part of a release must cost an epsilon above 0", "choose larger shares"
+            )
         if self.definition is None:
             return Privacy(self.epsilon - sum(spent, Fraction(0)), self.delta)
         return Privacy._defined(self.definition.less(spent), self.delta)
@@ -160,7 +165,9 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
         if self.definition is None:
             return f"Privacy(epsilon={text(self.epsilon)!r}, delta={text(self.delta)!r})"
         name, symbol = self.definition.name, self.definition.symbol
-        return f"Privacy.{name}({symbol}={text(self.definition.value)!r}, delta={text(self.delta)!r})"
+        return (
+            f"Privacy.{name}({symbol}={text(self.definition.value)!r}, delta={text(self.delta)!r})"
+        )
 
     def __str__(self) -> str:
         if self.definition is None:
@@ -219,4 +226,6 @@ def _warn_once(message: str) -> None:
         warnings.warn(message, PrivacyWarning, stacklevel=3)
 
 
-StatedPrivacy: TypeAlias = Privacy | tuple[Number, Number]  # as the functions of the package take it
+StatedPrivacy: TypeAlias = (
+    Privacy | tuple[Number, Number]
+)  # as the functions of the package take it

@@ -37,7 +37,16 @@ from dpsample.private.tokens import terms_of
 from dpsample.release.options import ReleaseKeywords, SampleKeywords
 from dpsample.scheme.sampling import Sampling
 
-__all__ = ["Spark", "read_parquet", "release", "release_to_folder", "sample", "sanitize", "session", "stream"]
+__all__ = [
+    "Spark",
+    "read_parquet",
+    "release",
+    "release_to_folder",
+    "sample",
+    "sanitize",
+    "session",
+    "stream",
+]
 
 
 class SanitizeKeywords(TypedDict, total=False):
@@ -72,7 +81,9 @@ def release(
     `data` is a DataFrame, or a `Source` of one or of Parquet files that all workers see. `partitions` is the number of
     partitions into which keys are divided to be counted; by default Spark chooses it.
     """
-    return release_to_driver(Request.of(data, key, frequency, privacy=privacy, **options), partitions)
+    return release_to_driver(
+        Request.of(data, key, frequency, privacy=privacy, **options), partitions
+    )
 
 
 def release_to_folder(
@@ -144,7 +155,9 @@ def sanitize(
         with reserve(ledger, replace(request.charge(IN_MEMORY), sample=identity)) as payment:
             budget, keys = request.setting.budget, request.source.key
             terms = terms_of(budget, sampling, keys, keys_only, grid, part=request.part)
-            release = Job(engine, counting, engine.new_coins()).release(replace(terms, ledger=payment.hash), payment)
+            release = Job(engine, counting, engine.new_coins()).release(
+                replace(terms, ledger=payment.hash), payment
+            )
             payment.confirm()
             return release
 
@@ -173,4 +186,6 @@ def stream(
     """
     check_keywords(options, StreamKeywords)
     source = Source.of(data, key, drop_null=options.get("drop_null", False))
-    return start_query(source, tau, state, checkpoint, options.get("trigger"), options.get("partitions"))
+    return start_query(
+        source, tau, state, checkpoint, options.get("trigger"), options.get("partitions")
+    )

@@ -243,8 +243,8 @@ LEDGER = [
     Bug(
         "a sample can be released twice",
         "ledger/balance.py",
-        "entry.charge.sample == charge.sample and",
-        "entry.charge.sample == charge and",
+        "and entry.charge.sample == charge.sample",
+        "and entry.charge.sample == charge",
         ("ledger/test_ledger_entries.py::test_a_sample_is_released_once",),
     ),
     Bug(

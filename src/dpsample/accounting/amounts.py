@@ -20,7 +20,9 @@ LOOKED_AT: Final = 8  # times the clip: how far beyond it amounts are looked at
 MOST_AMOUNTS: Final = 8
 _MOST_ROWS = 10**6
 _SMALLEST, _LARGEST = Fraction(1, 10**12), Fraction(10**15)
-_UNEQUAL = 10**6  # one end of a clip is at most this many times the other one, so that both are many units
+_UNEQUAL = (
+    10**6
+)  # one end of a clip is at most this many times the other one, so that both are many units
 _FRACTION_BITS = 26  # the clip of a sum is 2**26 units: eight times it is a 32-bit integer
 _ROW_BITS = 20  # one row counts with up to 2**20 times the clip
 _CLIP_RULE = (
@@ -123,7 +125,11 @@ class Amount:
         >>> Amount(None, Fraction(0), Fraction(5)).range, Amount("x", Fraction(-2), Fraction(0)).range
         ('up to 5', 'from -2 to 0')
         """
-        return f"up to {int(self.high):,}" if self.column is None else f"from {text(self.low)} to {text(self.high)}"
+        return (
+            f"up to {int(self.high):,}"
+            if self.column is None
+            else f"from {text(self.low)} to {text(self.high)}"
+        )
 
     @property
     def wide_range(self) -> str:
@@ -173,7 +179,9 @@ def amounts_of(rows: int | None, sums: Mapping[str, Clip] | None) -> tuple[Amoun
     for column, clip in (sums or {}).items():
         if not isinstance(column, str) or not column:
             raise InvalidValue(
-                "a sum is of a column", type(column).__name__, "name one, as in {'price': 100}, or `sums=price:100`"
+                "a sum is of a column",
+                type(column).__name__,
+                "name one, as in {'price': 100}, or `sums=price:100`",
             )
         amounts.append(Amount(column, *clip_ends(clip)))
     return check_amounts(amounts)
@@ -224,10 +232,17 @@ def _is_clip(low: Fraction, high: Fraction) -> bool:
 
 def _check_kind(amount: Amount) -> None:
     """Refuse what is neither rows, of which there is a whole number, nor a column with a name."""
-    rows = amount.column is None and amount.low == 0 and amount.high.denominator == 1 and amount.high <= _MOST_ROWS
+    rows = (
+        amount.column is None
+        and amount.low == 0
+        and amount.high.denominator == 1
+        and amount.high <= _MOST_ROWS
+    )
     if not rows and not (isinstance(amount.column, str) and amount.column):
         raise InvalidValue(
-            f"an amount is of rows, with a clip from 1 to {_MOST_ROWS:,}, or of a column", "another", "name a column"
+            f"an amount is of rows, with a clip from 1 to {_MOST_ROWS:,}, or of a column",
+            "another",
+            "name a column",
         )
 
 

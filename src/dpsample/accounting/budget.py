@@ -35,7 +35,9 @@ class Budget:
     privacy: Privacy
     max_keys: int | None = None  # the contribution bound; None if elements are protected
     size: Fraction = Fraction(0)  # share of epsilon for the sample size
-    total: Fraction = Fraction(0)  # share of epsilon for totals: of elements, or of keys that users kept and dropped
+    total: Fraction = Fraction(
+        0
+    )  # share of epsilon for totals: of elements, or of keys that users kept and dropped
     all_keys: bool = True  # whether keys are not sampled
     keys_only: bool = False  # whether they have no tokens
 

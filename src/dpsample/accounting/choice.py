@@ -19,7 +19,9 @@ from dpsample.scheme.sampling import KeepAll, Sampling
 FULL = 0.999  # a key is full with the number of users at which it is reported with this probability
 ALL = KeepAll()
 
-_NUMBERS_OF_KEYS = tuple(1 << n for n in range(1, 10))  # of each user; with more than 512, noise would decide too often
+_NUMBERS_OF_KEYS = tuple(
+    1 << n for n in range(1, 10)
+)  # of each user; with more than 512, noise would decide too often
 _PAST = 0.7  # a capacity below this part of the largest one is past the maximum: with more keys it only falls further
 
 

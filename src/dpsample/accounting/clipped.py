@@ -59,12 +59,16 @@ class BeyondKeys:
     def of(self, rows: Ints, weights: Floats) -> "BeyondKeys":
         """Return what some keys have, weighted; no weight is negative."""
         parts = self.parts[:, rows] * weights
-        return BeyondKeys(parts, self.common_errors[:, rows] * weights, self.own_errors[:, rows] * weights)
+        return BeyondKeys(
+            parts, self.common_errors[:, rows] * weights, self.own_errors[:, rows] * weights
+        )
 
     def with_other_end(self, other: "BeyondKeys") -> "BeyondKeys":
         """Add what keys have beyond the other end, each key at one of both: weights of sums have either sign."""
         parts = self.parts + other.parts
-        return BeyondKeys(parts, self.common_errors + other.common_errors, self.own_errors + other.own_errors)
+        return BeyondKeys(
+            parts, self.common_errors + other.common_errors, self.own_errors + other.own_errors
+        )
 
     def longer_sum(self) -> tuple[float, float]:
         """By how much the interval of a sum is longer, with its error: errors in common add up, others by squares."""
@@ -104,18 +108,24 @@ class Clipped:
 
     def __post_init__(self) -> None:
         check_measured(
-            "what clipping did to an amount", (self.share, *self.beyond), (*self.groups, *self.beyond_errors)
+            "what clipping did to an amount",
+            (self.share, *self.beyond),
+            (*self.groups, *self.beyond_errors),
         )
 
     @property
     def below(self) -> Beyond:
         """What is below the low end."""
-        return Beyond(self.beyond[0], self.beyond_errors[0], (LOOKED_AT - 1) * float(-self.amount.low))
+        return Beyond(
+            self.beyond[0], self.beyond_errors[0], (LOOKED_AT - 1) * float(-self.amount.low)
+        )
 
     @property
     def above(self) -> Beyond:
         """What is above the high end."""
-        return Beyond(self.beyond[1], self.beyond_errors[1], (LOOKED_AT - 1) * float(self.amount.high))
+        return Beyond(
+            self.beyond[1], self.beyond_errors[1], (LOOKED_AT - 1) * float(self.amount.high)
+        )
 
     def beyond_keys(self, users: Floats, values: Floats) -> tuple[BeyondKeys, BeyondKeys]:
         """Divide what is below the clip, and what is above it, among all keys, from their users and clipped sums."""
@@ -124,7 +134,9 @@ class Clipped:
         above = _divided(self.above, users, values, float(self.amount.high))
         return below, above
 
-    def intervals(self, users: Floats, values: Floats, errors: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def intervals(
+        self, users: Floats, values: Floats, errors: Floats
+    ) -> tuple[Floats, Floats, Floats, Floats]:
         """The ends of 95 % intervals of each key: low and high of its clipped sum, then of the sum that is looked at.
 
         Ends are where the sums can be: no end is negative if no clipped amount is.
@@ -186,8 +198,14 @@ def _divided(beyond: Beyond, users: Floats, sums: Floats, end: float) -> BeyondK
         nothing = np.zeros((3, len(users)))
         return BeyondKeys(nothing, nothing, nothing)
     means = sums / users / end
-    by_users, by_tail, by_sum = np.ones(len(users)), exponential_tail(means), np.clip(means, 0.0, 1.0) + 0.1
-    if not by_tail.any():  # no key has sums of this sign: the law is 0 for all of them, and says nothing
+    by_users, by_tail, by_sum = (
+        np.ones(len(users)),
+        exponential_tail(means),
+        np.clip(means, 0.0, 1.0) + 0.1,
+    )
+    if (
+        not by_tail.any()
+    ):  # no key has sums of this sign: the law is 0 for all of them, and says nothing
         by_tail = by_users
     laws = np.array([by_users, by_tail, by_sum])
     shares = laws * (users.sum() / (laws @ users))[:, None]

@@ -138,7 +138,10 @@ def largest_count(each: Privacy, whole: Privacy) -> int:
     >>> largest_count(Privacy("0.1", "1e-9"), Privacy(2, "1e-6"))
     24
     """
-    low, high = min(int(whole.epsilon / each.epsilon), int(whole.delta / each.delta), MOST_KEYS), MOST_KEYS + 1
+    low, high = (
+        min(int(whole.epsilon / each.epsilon), int(whole.delta / each.delta), MOST_KEYS),
+        MOST_KEYS + 1,
+    )
     while high - low > 1:
         middle = min((low + high) // 2, 2 * low + 1)  # numbers that are far too large take long
         if composed_delta(each, middle, whole.epsilon) <= whole.delta:
@@ -150,7 +153,11 @@ def largest_count(each: Privacy, whole: Privacy) -> int:
 
 def check_keys_per_user(keys: Any) -> int:
     """Check the number of keys per user."""
-    if isinstance(keys, bool) or not isinstance(keys, int | np.integer) or not 1 <= keys <= MOST_KEYS:
+    if (
+        isinstance(keys, bool)
+        or not isinstance(keys, int | np.integer)
+        or not 1 <= keys <= MOST_KEYS
+    ):
         raise InvalidValue(
             f"`max_keys_per_user` is a whole number from 1 to {MOST_KEYS:,}",
             repr(keys),

@@ -72,7 +72,11 @@ class Counts:
         errors = [error for _, error in self.groups]
         check_measured("what clipping did to counts", (self.clipped, *least_users), errors)
         same_groups = all(len(clipped.groups) == len(self.groups) for clipped in self.amounts)
-        if len(self.groups) > MOST_GROUPS + 1 or least_users != sorted(least_users) or not same_groups:
+        if (
+            len(self.groups) > MOST_GROUPS + 1
+            or least_users != sorted(least_users)
+            or not same_groups
+        ):
             raise InvalidValue(
                 f"clipping must be measured for at most {MOST_GROUPS} groups of keys, in the order of their users",
                 "get the release again from where it was written",
@@ -90,7 +94,11 @@ class Counts:
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         noise = {name: part.to_json() for name, part in zip(self.parts, self.noise, strict=True)}
-        form = {"noise": noise, "clipped": self.clipped, "groups": [list(group) for group in self.groups]}
+        form = {
+            "noise": noise,
+            "clipped": self.clipped,
+            "groups": [list(group) for group in self.groups],
+        }
         if self.amounts:
             form["amounts"] = [clipped.to_json() for clipped in self.amounts]
         return form
@@ -102,7 +110,8 @@ class Counts:
         parts = count_parts(check_amounts(clipped.amount for clipped in amounts))
         if set(form["noise"]) != set(parts):
             raise InvalidValue(
-                f"the counts of a release must state the noise of {', '.join(parts)}", "upgrade dpsample"
+                f"the counts of a release must state the noise of {', '.join(parts)}",
+                "upgrade dpsample",
             )
         noise = tuple(VectorNoise.from_json(form["noise"][name]) for name in parts)
         groups = tuple((float(least), float(error)) for least, error in form["groups"])

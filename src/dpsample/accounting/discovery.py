@@ -22,10 +22,16 @@ from dpsample.accounting.look import Look
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 
-Method = Literal["one-key", "many-keys", "none"]  # "none": known keys are counted, and no others are looked for
+Method = Literal[
+    "one-key", "many-keys", "none"
+]  # "none": known keys are counted, and no others are looked for
 METHODS: tuple[Method, ...] = ("one-key", "many-keys", "none")
 
-_KEYS_OF = {"one-key": (1, 1), "many-keys": (1, MOST_KEYS), "none": (0, 0)}  # the least and the most keys of a user
+_KEYS_OF = {
+    "one-key": (1, 1),
+    "many-keys": (1, MOST_KEYS),
+    "none": (0, 0),
+}  # the least and the most keys of a user
 _REREAD = "get the release again from where it was written"
 
 
@@ -52,10 +58,15 @@ class Discovery:
         possible_keys = type(self.keys) is int and least <= self.keys <= most
         if not possible_keys or not self._possible_full() or type(self.prior) is not bool:
             raise InvalidValue(
-                "the keys of a release are found by one key of each user, up to a full key, or by many keys", _REREAD
+                "the keys of a release are found by one key of each user, up to a full key, or by many keys",
+                _REREAD,
             )
-        if self.filled and (self.look is None or [way.keys > 1 for way in self.filled] != [False, True]):
-            raise InvalidValue("a comparison must be of one key of each user with many keys, after a look", _REREAD)
+        if self.filled and (
+            self.look is None or [way.keys > 1 for way in self.filled] != [False, True]
+        ):
+            raise InvalidValue(
+                "a comparison must be of one key of each user with many keys, after a look", _REREAD
+            )
 
     def _possible_full(self) -> bool:
         if self.method != "one-key":
@@ -91,7 +102,9 @@ class Discovery:
         """Read the JSON form back."""
         look = Look.from_json(form["look"]) if "look" in form else None
         filled = tuple(Filled.from_json(way) for way in form.get("filled", ()))
-        return cls(form["method"], form["keys"], form.get("full"), look, form.get("prior", False), filled)
+        return cls(
+            form["method"], form["keys"], form.get("full"), look, form.get("prior", False), filled
+        )
 
     def __str__(self) -> str:
         if self.method == "none":

@@ -59,7 +59,11 @@ class Kept:
         """Estimate the part of their keys that users kept."""
         kept, dropped = self._estimates(level)
         k, d = max(kept.value, 0.0), max(dropped.value, 0.0)
-        error = math.hypot(d * kept.standard_error, k * dropped.standard_error) / (k + d) ** 2 if k + d else math.nan
+        error = (
+            math.hypot(d * kept.standard_error, k * dropped.standard_error) / (k + d) ** 2
+            if k + d
+            else math.nan
+        )
         low = kept.low / (kept.low + dropped.high) if kept.low else 0.0
         high = kept.high / (kept.high + dropped.low) if kept.high else 1.0
         return Estimate(k / (k + d) if k else high, error, low, high, level)

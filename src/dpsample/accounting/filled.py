@@ -37,7 +37,9 @@ class Filled:
     epsilon: Fraction  # that the noise cost
 
     def __post_init__(self) -> None:
-        numbers = all(type(n) is int and abs(n) < _MOST_UNITS for n in (self.keys, self.full, self.units))
+        numbers = all(
+            type(n) is int and abs(n) < _MOST_UNITS for n in (self.keys, self.full, self.units)
+        )
         if not numbers or self.keys < 1 or self.full < 1 or self.epsilon < LEAST_EPSILON:
             raise InvalidValue(
                 "what a way of discovery fills must be stated for one key of each user or more, for a key that some "
@@ -57,7 +59,12 @@ class Filled:
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
-        return {"keys": self.keys, "full": self.full, "units": self.units, "epsilon": text(self.epsilon)}
+        return {
+            "keys": self.keys,
+            "full": self.full,
+            "units": self.units,
+            "epsilon": text(self.epsilon),
+        }
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Filled":

@@ -30,7 +30,9 @@ _PRECISION = 256  # bits, at first: what is compared are small parts of small pr
 _MOST_PRECISION = 4096
 _MOST_DEVIATIONS = 64  # of a table: no shorter delta can be asked for than such a one has
 _FIGURES = 9
-_WIDE = 1 << 8  # variance from which on cells are summed by a short series, in a quarter of the time of tails
+_WIDE = (
+    1 << 8
+)  # variance from which on cells are summed by a short series, in a quarter of the time of tails
 
 
 def scheme_within(whole: Privacy, keys: int) -> Privacy:
@@ -40,7 +42,9 @@ def scheme_within(whole: Privacy, keys: int) -> Privacy:
     Privacy(epsilon='0.317...', delta='2.5e-07')
     """
     assert whole.definition is not None
-    return Privacy(whole.definition.pure(Fraction(1, keys)), figures_below(whole.aside / keys, _FIGURES))
+    return Privacy(
+        whole.definition.pure(Fraction(1, keys)), figures_below(whole.aside / keys, _FIGURES)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -121,7 +125,11 @@ def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
 def may_be_gaussian(noise: KeyNoise, variance: Fraction) -> bool:
     """Whether a table has a middle, no offset, and a length that some delta asks for: this is looked at first."""
     side = noise.cells // 2
-    return noise.cells % 2 == 1 and not noise.offset and side**2 <= _MOST_DEVIATIONS**2 * (variance + 1)
+    return (
+        noise.cells % 2 == 1
+        and not noise.offset
+        and side**2 <= _MOST_DEVIATIONS**2 * (variance + 1)
+    )
 
 
 def delta_within(each: PerKey, keys: int, whole: Privacy) -> Fraction:
@@ -133,9 +141,15 @@ def delta_within(each: PerKey, keys: int, whole: Privacy) -> Fraction:
     aside: Fraction | None = None
     if isinstance(each, KeyNoise):
         aside = set_aside(each, variance_of(whole, keys))
-    elif isinstance(each, Privacy) and each.definition is None and whole.definition.allows(each.epsilon, keys):
+    elif (
+        isinstance(each, Privacy)
+        and each.definition is None
+        and whole.definition.allows(each.epsilon, keys)
+    ):
         aside = each.delta
-    return Fraction(1) if aside is None else min(whole.delta - whole.aside + keys * aside, Fraction(1))
+    return (
+        Fraction(1) if aside is None else min(whole.delta - whole.aside + keys * aside, Fraction(1))
+    )
 
 
 def method_within(each: PerKey, keys: int, whole: Privacy) -> str:
@@ -168,7 +182,9 @@ def gaussian_law(variance: Fraction, side: int) -> tuple[arb, ...]:
 @lru_cache(maxsize=8)  # a table is made, and then proved
 def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
     with precision(bits):
-        unit = 1 / (8 * ball(variance)).sqrt()  # half of a cell, of a variable with density exp(-t**2) / sqrt(pi)
+        unit = (
+            1 / (8 * ball(variance)).sqrt()
+        )  # half of a cell, of a variable with density exp(-t**2) / sqrt(pi)
         middle = 1 - unit.erfc()
         if variance < _WIDE:
             tails = [((2 * j - 1) * unit).erfc() / 2 for j in range(side + 1, 0, -1)]

@@ -29,7 +29,10 @@ class Known:
 
     def __post_init__(self) -> None:
         numbers = [self.keys, *([] if self.added is None else [self.added])]
-        if not all(type(n) is int and 0 < n <= MAX_FREQUENCY for n in numbers) or type(self.only) is not bool:
+        if (
+            not all(type(n) is int and 0 < n <= MAX_FREQUENCY for n in numbers)
+            or type(self.only) is not bool
+        ):
             raise InvalidValue(
                 "a list of known keys states its number of keys, and what is added to their frequencies",
                 "something else",
@@ -38,7 +41,11 @@ class Known:
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
-        return {"keys": self.keys, "only": self.only, **({} if self.added is None else {"added": self.added})}
+        return {
+            "keys": self.keys,
+            "only": self.only,
+            **({} if self.added is None else {"added": self.added}),
+        }
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Known":

@@ -10,9 +10,8 @@ from dpsample.definitions import LEAST_EPSILON
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, text
 
-_DOUBT = (
-    1.0  # standard deviations of the look's noise that are subtracted from a sum: noise alone seldom makes it large
-)
+# standard deviations of the look's noise that are subtracted from a sum, so that noise alone seldom makes it large
+_DOUBT = 1.0
 _CLEAR = 4.0  # standard deviations of noise that a sum of rows must exceed to count as users
 _MOST_USERS = 1 << 100  # a larger number in a file is no number of users, whatever its noise
 _REREAD = "get the release again from where it was written"
@@ -34,13 +33,17 @@ class UsersByKeys:
     def kept_with_doubt(self, most: int) -> float:
         """Return the same, less one standard deviation of its noise, so that noise alone seldom makes it large."""
         squares = sum(kept * kept for kept in self._kept_each(most))
-        deviation = math.sqrt(2 * squares) / float(self.epsilon)  # a Laplace variable of scale s has variance 2 s**2
+        deviation = math.sqrt(2 * squares) / float(
+            self.epsilon
+        )  # a Laplace variable of scale s has variance 2 s**2
         return self.kept(most) - _DOUBT * deviation
 
     def _kept_each(self, most: int) -> list[float]:
         """Return about how many keys a user of each range keeps: the middle of the range, or `most` if that is less."""
         lowest = (1, *(edge + 1 for edge in self.EDGES[:-1]))
-        return [min(float(most), (low + high) / 2) for low, high in zip(lowest, self.EDGES, strict=True)]
+        return [
+            min(float(most), (low + high) / 2) for low, high in zip(lowest, self.EDGES, strict=True)
+        ]
 
 
 class TrueLook(UsersByKeys):

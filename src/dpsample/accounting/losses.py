@@ -42,7 +42,10 @@ class Losses:
 
     @classmethod
     def of_atoms(
-        cls, atoms: Sequence[tuple[arb, arb]], infinite: Fraction = Fraction(0), step: int | None = None
+        cls,
+        atoms: Sequence[tuple[arb, arb]],
+        infinite: Fraction = Fraction(0),
+        step: int | None = None,
     ) -> "Losses":
         """Return the losses of a pair of laws, given as the probabilities P and Q of each outcome, all positive.
 
@@ -62,7 +65,9 @@ class Losses:
     @classmethod
     def _trimmed(cls, step: int, cells: dict[int, int], infinite: int) -> "Losses":
         first = min(cells)
-        return cls(step, first, tuple(cells.get(i, 0) for i in range(first, max(cells) + 1)), infinite)._shorter()
+        return cls(
+            step, first, tuple(cells.get(i, 0) for i in range(first, max(cells) + 1)), infinite
+        )._shorter()
 
     def __mul__(self, other: "Losses") -> "Losses":
         """Compose two mechanisms."""

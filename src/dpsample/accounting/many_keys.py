@@ -49,7 +49,9 @@ _SHARES = (0.3, 0.1, 0.6)  # of delta, for the ends of the noise, or the first s
 _OFFSETS = (1, 2, 3)
 _OFFSET_KEYS = 20
 _OFFSET_REACH = 128
-_OFFSET_SHARES = (0.6,)  # of delta, for new keys; ledgers set it aside, so it is no more than without an offset
+_OFFSET_SHARES = (
+    0.6,
+)  # of delta, for new keys; ledgers set it aside, so it is no more than without an offset
 _FIGURES = 9
 _HOPELESS = 2  # times the allowed delta, in floats: no proof will find less
 
@@ -248,7 +250,9 @@ def least_noise(whole: Privacy, keys: int, quick: bool = False) -> KeyNoise | No
     return min(noise, _proved_noise(whole, keys, orders, best, False), key=even_chance)
 
 
-def _proved_noise(whole: Privacy, keys: int, orders: list[float], choice: Choice, quick: bool) -> KeyNoise:
+def _proved_noise(
+    whole: Privacy, keys: int, orders: list[float], choice: Choice, quick: bool
+) -> KeyNoise:
     """The table of a law; if floats were too bold, of one that is a little longer."""
     slope, shape = choice.slope, quick_shape if quick else recursive_shape
     while True:
@@ -275,11 +279,15 @@ def largest_steps(whole: Privacy, keys: int, square: Fraction = Fraction(0)) -> 
         delta = figures_below(whole.delta * Fraction(share) / keys, _FIGURES)
         for wanted in orders_near(float(whole.epsilon), float(whole.delta)).tolist():
             order = max(figures_below(Fraction(wanted), 3), Fraction(101, 100))
-            left = whole.epsilon - conversion(order, whole.delta - keys * delta) - order * square / 2
+            left = (
+                whole.epsilon - conversion(order, whole.delta - keys * delta) - order * square / 2
+            )
             if left > 0:
                 options.append(RenyiSteps(order, figures_below(left / keys, _FIGURES), delta))
     if not options:
         return None
-    steps = steps_to_half(*([getattr(o, name) for o in options] for name in ("order", "divergence", "delta")))
+    steps = steps_to_half(
+        *([getattr(o, name) for o in options] for name in ("order", "divergence", "delta"))
+    )
     best = int(np.argmin(steps))
     return options[best] if np.isfinite(steps[best]) else None

@@ -27,7 +27,10 @@ _TINY = 1e-280  # ratios of smaller floats may overflow
 class Shape(Protocol):
     """How the law of an order and a slope is computed, as `recursive_shape`; None if it has more cells than `most`."""
 
-    def __call__(self, order: float, slope: float, end: float, most: int, offset: int = 0) -> Floats | None: ...  # noqa: D102
+    def __call__(
+        self, order: float, slope: float, end: float, most: int, offset: int = 0
+    ) -> Floats | None:
+        """Return the law, or None."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,9 @@ def orders_near(epsilon: float, delta: float) -> Floats:
     return 1 + (best - 1) * np.geomspace(0.3, 1.4, _ORDERS)
 
 
-def recursive_shape(order: float, slope: float, end: float, most: int, offset: int = 0) -> Floats | None:
+def recursive_shape(
+    order: float, slope: float, end: float, most: int, offset: int = 0
+) -> Floats | None:
     """The symmetric law that minimises the moment of an order, from its middle outward.
 
     It ends where its last cell, or its last `offset` + 1 cells, have the mass `end`.
@@ -114,7 +119,9 @@ def smooth_shape(order: float, slope: float, end: float, most: int) -> Floats | 
     which the ratio is u is an integral, and so is the logarithm of the mass there.
     """
     a = order
-    bend = math.sqrt(slope / (a * (a - 1)))  # from about here on the law falls faster than a normal one
+    bend = math.sqrt(
+        slope / (a * (a - 1))
+    )  # from about here on the law falls faster than a normal one
     steepest = math.asinh(_STEEP / (a * bend))
     u = bend * np.sinh(np.linspace(0, steepest, _POINTS))
     D = 4 * (a - 1) * np.sinh(a * u / 2) ** 2 - 4 * a * np.sinh((a - 1) * u / 2) ** 2
@@ -136,7 +143,9 @@ def smooth_shape(order: float, slope: float, end: float, most: int) -> Floats | 
     return np.concatenate([weights[::-1], weights])
 
 
-def quick_shape(order: float, slope: float, end: float, most: int, offset: int = 0) -> Floats | None:
+def quick_shape(
+    order: float, slope: float, end: float, most: int, offset: int = 0
+) -> Floats | None:
     """As `recursive_shape`, for predictions."""
     long = smooth_shape(order, slope, end, 2 * MOST_CELLS)
     if offset or (long is not None and len(long) < _LONG):
@@ -150,7 +159,14 @@ def _integral(values: Floats, x: Floats) -> Floats:
 
 
 def _steepest(
-    order: float, end: float, epsilon: float, delta: float, keys: int, most: int, offset: int, shape: Shape
+    order: float,
+    end: float,
+    epsilon: float,
+    delta: float,
+    keys: int,
+    most: int,
+    offset: int,
+    shape: Shape,
 ) -> tuple[int, float] | None:
     """The length and slope of the shortest law of this order that is private enough, if it is shorter than `most`."""
 
@@ -161,7 +177,11 @@ def _steepest(
             return math.inf
         if weights is None:
             return -1.0
-        return math.inf if weights[0] < _TINY else delta_in_floats(weights / weights.sum(), epsilon, keys)
+        return (
+            math.inf
+            if weights[0] < _TINY
+            else delta_in_floats(weights / weights.sum(), epsilon, keys)
+        )
 
     low, high = 1e-14, 1e8
     while math.log(high / low) > 0.01:

@@ -13,4 +13,6 @@ def margin(level: float, keys: int = 1) -> float:
     return -NormalDist().inv_cdf((1 - level) / (2 * keys))
 
 
-TABLE_MARGIN: Final = margin(0.95)  # of the intervals in the table of a release, each of which has a level of 95 %
+TABLE_MARGIN: Final = margin(
+    0.95
+)  # of the intervals in the table of a release, each of which has a level of 95 %

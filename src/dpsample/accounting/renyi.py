@@ -24,7 +24,34 @@ from dpsample.privacy import Privacy
 ORDERS: tuple[Fraction, ...] = (
     *(Fraction(quarters, 4) for quarters in (5, 6, 7, 8, 10, 12, 14)),
     *map(
-        Fraction, (4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256, 384, 512, 1024)
+        Fraction,
+        (
+            4,
+            5,
+            6,
+            7,
+            8,
+            10,
+            12,
+            14,
+            16,
+            20,
+            24,
+            28,
+            32,
+            40,
+            48,
+            56,
+            64,
+            80,
+            96,
+            128,
+            192,
+            256,
+            384,
+            512,
+            1024,
+        ),
     ),
 )
 
@@ -71,7 +98,9 @@ class RenyiCurve:
         return cls(delta, tuple(order * square / 2 for order in ORDERS))
 
     @classmethod
-    def of_atoms(cls, atoms: Sequence[tuple[arb, arb]], delta: Fraction = Fraction(0)) -> "RenyiCurve":
+    def of_atoms(
+        cls, atoms: Sequence[tuple[arb, arb]], delta: Fraction = Fraction(0)
+    ) -> "RenyiCurve":
         """Return the curve of a pair of laws, given as the probabilities of each outcome under both.
 
         Outcomes that one of them does not have are set aside in `delta`, by whoever calls this.
@@ -88,10 +117,14 @@ class RenyiCurve:
             return cls.of_atoms([(p / rest, q / rest) for p, q in atoms], end)
 
     @classmethod
-    def of_order(cls, order: Fraction, divergence: Fraction, otherwise: "RenyiCurve") -> "RenyiCurve":
+    def of_order(
+        cls, order: Fraction, divergence: Fraction, otherwise: "RenyiCurve"
+    ) -> "RenyiCurve":
         """Lower a curve by what is known at one order: divergences do not decrease with the order."""
         pairs = zip(ORDERS, otherwise.divergences, strict=True)
-        return cls(otherwise.delta, tuple(min(d, divergence) if o <= order else d for o, d in pairs))
+        return cls(
+            otherwise.delta, tuple(min(d, divergence) if o <= order else d for o, d in pairs)
+        )
 
     @classmethod
     def none(cls) -> "RenyiCurve":
@@ -121,12 +154,21 @@ class RenyiCurve:
         left = delta - self.delta
         if left <= 0:
             raise InvalidValue(
-                f"delta must exceed what is set aside, {text(self.delta)}", text(delta), "choose a larger delta"
+                f"delta must exceed what is set aside, {text(self.delta)}",
+                text(delta),
+                "choose a larger delta",
             )
-        return min((d + conversion(order, left), order) for d, order in zip(self.divergences, ORDERS, strict=True))
+        return min(
+            (d + conversion(order, left), order)
+            for d, order in zip(self.divergences, ORDERS, strict=True)
+        )
 
     def __str__(self) -> str:
-        shown = {order: d for order, d in zip(ORDERS, self.divergences, strict=True) if order in (2, 8, 32, 128)}
+        shown = {
+            order: d
+            for order, d in zip(ORDERS, self.divergences, strict=True)
+            if order in (2, 8, 32, 128)
+        }
         parts = ", ".join(f"{float(d):.4g} at order {text(order)}" for order, d in shown.items())
         return f"Rényi divergence at most {parts}; delta {float(self.delta):.4g} is set aside"
 
@@ -134,15 +176,22 @@ class RenyiCurve:
         """Return the JSON form: decimals that are exact as they stand."""
         return {
             "delta": text(self.delta),
-            "orders": {text(order): text(d) for order, d in zip(ORDERS, self.divergences, strict=True)},
+            "orders": {
+                text(order): text(d) for order, d in zip(ORDERS, self.divergences, strict=True)
+            },
         }
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "RenyiCurve":
         """Read the JSON form back."""
-        orders = {exact(order, "an order"): exact(d, "a divergence") for order, d in form["orders"].items()}
+        orders = {
+            exact(order, "an order"): exact(d, "a divergence")
+            for order, d in form["orders"].items()
+        }
         if set(orders) != set(ORDERS):
-            raise InvalidValue("a Rényi curve has the orders of this version", "others", "upgrade dpsample")
+            raise InvalidValue(
+                "a Rényi curve has the orders of this version", "others", "upgrade dpsample"
+            )
         return cls(exact(form["delta"], "delta"), tuple(orders[order] for order in ORDERS))
 
 

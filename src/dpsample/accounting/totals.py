@@ -24,7 +24,9 @@ from dpsample.scheme.sampling import Ints, Ppswor, Priority, Sampling
 SHARE = Fraction(1, 20)  # default share of epsilon for a total
 _UNIT = 1 << 16  # weights that are not integers are counted in steps of 1 / _UNIT
 _FIGURES = 6  # of tau, rounded down
-_LARGEST = 10**100  # of a total and of its noise: more is no number of anything, and floats could not show it
+_LARGEST = (
+    10**100
+)  # of a total and of its noise: more is no number of anything, and floats could not show it
 _MOST_CHANGED = 10**80  # by which one element changes a weight
 _UNITS = (Fraction(1), Fraction(1, _UNIT))  # steps of noise
 
@@ -141,7 +143,9 @@ def check_share(value: bool | Number, name: str) -> Fraction:
     share = exact(value, name)
     if not 0 < share < 1:
         raise InvalidValue(
-            f"the share of epsilon for {name} is above 0 and below 1", text(share), f"choose one such as {text(SHARE)}"
+            f"the share of epsilon for {name} is above 0 and below 1",
+            text(share),
+            f"choose one such as {text(SHARE)}",
         )
     return share
 
@@ -161,13 +165,26 @@ class SampleSize:
     share: Fraction
 
     def __init__(
-        self, size: int, scheme: str = "ppswor", power: Number = 1, cap: int | None = None, share: Number = SHARE
+        self,
+        size: int,
+        scheme: str = "ppswor",
+        power: Number = 1,
+        cap: int | None = None,
+        share: Number = SHARE,
     ) -> None:
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size < 2**63:
-            raise InvalidValue("a sample size is a whole number from 1", repr(size), "choose one such as 100_000")
+        if (
+            isinstance(size, bool)
+            or not isinstance(size, int | np.integer)
+            or not 1 <= size < 2**63
+        ):
+            raise InvalidValue(
+                "a sample size is a whole number from 1", repr(size), "choose one such as 100_000"
+            )
         if scheme not in ("ppswor", "priority"):
             raise InvalidValue(
-                "a sample of a chosen size is drawn by ppswor or priority", repr(scheme), "choose one of them"
+                "a sample of a chosen size is drawn by ppswor or priority",
+                repr(scheme),
+                "choose one of them",
             )
         weight = Ppswor(1, power, cap)  # checks power and cap
         values = {
@@ -247,7 +264,11 @@ class SampleSize:
 
     def sampling(self, weights: Total) -> Sampling:
         """Return the scheme whose tau follows from a private total of the weights."""
-        return self.with_tau(figures_below(Fraction(self.size) / max(Fraction(weights.value), weights.unit), _FIGURES))
+        return self.with_tau(
+            figures_below(
+                Fraction(self.size) / max(Fraction(weights.value), weights.unit), _FIGURES
+            )
+        )
 
     def with_tau(self, tau: Fraction) -> Sampling:
         """Return the scheme with this tau."""

@@ -23,12 +23,20 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.renyi_steps import RenyiSteps
 
-LOOK_SHARE = Fraction(1, 50)  # of epsilon; half of it if what is filled is compared, which costs the other half
+LOOK_SHARE = Fraction(
+    1, 50
+)  # of epsilon; half of it if what is filled is compared, which costs the other half
 
 _ASIDE = Fraction(1, 50)  # of delta, for the ends of all tables of Gaussian noise
-_FIGURES = 6  # significant figures of mu**2 and of the delta set aside, so that files state short numbers
-_LEAST_ASIDE = Fraction(1, 10**22)  # of delta, for each table; tables were made with 1e-24 at epsilon 0.1, 1 and 20
-_LEAST_SQUARE = Fraction(1, 10**8)  # mu**2 of the smallest part: below it, a table of noise has more than 10**6 cells
+_FIGURES = (
+    6  # significant figures of mu**2 and of the delta set aside, so that files state short numbers
+)
+_LEAST_ASIDE = Fraction(
+    1, 10**22
+)  # of delta, for each table; tables were made with 1e-24 at epsilon 0.1, 1 and 20
+_LEAST_SQUARE = Fraction(
+    1, 10**8
+)  # mu**2 of the smallest part: below it, a table of noise has more than 10**6 cells
 _BISECTIONS = 100  # of the interval [0, 100] of mu: more than a float can tell apart
 _LARGEST_EXPONENT = 700.0  # exp of a larger number is no float; a smaller one only makes mu smaller
 
@@ -90,7 +98,8 @@ class UserBudget:
             )
         if self.square * max(self.parts.values()) > MOST_SQUARE:
             raise InvalidValue(
-                f"{spent} is too large for Gaussian noise", "choose a smaller epsilon, or a smaller `count_share`"
+                f"{spent} is too large for Gaussian noise",
+                "choose a smaller epsilon, or a smaller `count_share`",
             )
 
     @property
@@ -160,7 +169,9 @@ def whole_square(privacy: Privacy) -> Fraction:
     for _ in range(_BISECTIONS):
         mu = (low + high) / 2
         ratio = epsilon / mu
-        spent = phi(mu / 2 - ratio) - math.exp(min(epsilon, _LARGEST_EXPONENT)) * phi(-mu / 2 - ratio)
+        spent = phi(mu / 2 - ratio) - math.exp(min(epsilon, _LARGEST_EXPONENT)) * phi(
+            -mu / 2 - ratio
+        )
         if spent > delta:
             high = mu
         else:

@@ -65,16 +65,25 @@ class _Spent:
         if method == "many-keys" and isinstance(each, RenyiSteps):
             return self._renyi_epsilon_is_within(each, whole.epsilon, delta)
         if method == "one-key" and isinstance(each, ComposedSteps):
-            return each.epsilon <= whole.epsilon and each.delta <= delta and self.square <= each.square
+            return (
+                each.epsilon <= whole.epsilon and each.delta <= delta and self.square <= each.square
+            )
         if method == "one-key" and isinstance(each, Privacy):
             no_noise = not self.square
-            return each.definition is None and each.epsilon <= whole.epsilon and each.delta <= delta and no_noise
+            return (
+                each.definition is None
+                and each.epsilon <= whole.epsilon
+                and each.delta <= delta
+                and no_noise
+            )
         if method == "none" and self.square and delta > 0:
             with precision():
                 return bool(spent_by_noise(ball(whole.epsilon), self.square) <= ball(delta))
         return False
 
-    def _renyi_epsilon_is_within(self, each: RenyiSteps, epsilon: Fraction, delta: Fraction) -> bool:
+    def _renyi_epsilon_is_within(
+        self, each: RenyiSteps, epsilon: Fraction, delta: Fraction
+    ) -> bool:
         """Add the Rényi divergences of all keys and of the noise at one order, and convert the sum."""
         keys = self.discovery.keys
         delta_left = delta - keys * each.delta
@@ -82,14 +91,18 @@ class _Spent:
         return delta_left > 0 and divergence + conversion(each.order, delta_left) <= epsilon
 
 
-def certify_users(discovery: Discovery, each: PerKey, counts: Counts | None, whole: Privacy) -> UsersCertificate:
+def certify_users(
+    discovery: Discovery, each: PerKey, counts: Counts | None, whole: Privacy
+) -> UsersCertificate:
     """Prove what discovery and counts cost together; raise `PrivacyViolation` if that is more than `whole`.
 
     That the scheme `each` is as private as it states is proved by `scheme.certify`.
     """
     noise = counts.noise if counts else ()
     square = sum((part.square for part in noise), Fraction(0))
-    _require_private(_Spent(discovery, each, square), whole)  # first without the tables, which take time to make
+    _require_private(
+        _Spent(discovery, each, square), whole
+    )  # first without the tables, which take time to make
 
     stages = tuple(counts.stages()) if counts else ()
     aside = sum((stage.delta for stage in stages), Fraction(0))

@@ -27,7 +27,9 @@ from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exact, text
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 
-_PRECISION = 256  # bits, as where tables are made: a law that was computed there is not computed again
+_PRECISION = (
+    256  # bits, as where tables are made: a law that was computed there is not computed again
+)
 MOST_SQUARE = 25  # of Gaussian noise whose tables can be made
 _SPREAD = 64  # least number of units in a standard deviation
 # what is drawn lies between; with less, or a longer table, one would have more than a million cells
@@ -80,7 +82,9 @@ class VectorNoise:
         """Return the noise of mu**2 = `square`, with at most `delta` set aside; by default in units that are fine."""
         if not 0 < square <= MOST_SQUARE:
             raise InvalidValue(
-                f"mu**2 of Gaussian noise is above 0 and at most {MOST_SQUARE}", text(square), "choose a smaller one"
+                f"mu**2 of Gaussian noise is above 0 and at most {MOST_SQUARE}",
+                text(square),
+                "choose a smaller one",
             )
         if length is None:
             length = 1
@@ -98,7 +102,9 @@ class VectorNoise:
         """The table."""
         table = gaussian_noise(self.variance, self.side)
         if table is None:
-            raise InvalidValue("Gaussian noise spreads over some units", "too few", "choose finer units")
+            raise InvalidValue(
+                "Gaussian noise spreads over some units", "too few", "choose finer units"
+            )
         return table
 
     def to_json(self) -> dict[str, Any]:
@@ -131,10 +137,14 @@ def certify_vector_noise(noise: VectorNoise, table: KeyNoise | None = None) -> G
     drawn = noise.noise if table is None else table
     side, shift = noise.side, noise.length
     if drawn.cells != 2 * side + 1:
-        raise PrivacyViolation("a table must have as many cells as its noise; found another number; do not use it")
+        raise PrivacyViolation(
+            "a table must have as many cells as its noise; found another number; do not use it"
+        )
     with precision(_PRECISION):
         law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
-        least = reduce(arb.min, (n / g for n, g in zip(drawn.half, law, strict=True))) * dyadic(1, BITS)
+        least = reduce(arb.min, (n / g for n, g in zip(drawn.half, law, strict=True))) * dyadic(
+            1, BITS
+        )
         if not least > dyadic(1, 1):
             raise PrivacyViolation(
                 "each integer of a table must be about the probability of its cell; found one far below; do not use it"
@@ -151,7 +161,9 @@ def _vector_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise
     made = planned_noise(square, delta, length)
     if certify_vector_noise(made).delta > delta:
         raise InvalidValue(
-            "what is set aside must be more than 128 bits can tell", text(delta), "choose a larger delta"
+            "what is set aside must be more than 128 bits can tell",
+            text(delta),
+            "choose a larger delta",
         )
     return made
 
@@ -167,7 +179,9 @@ def planned_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise
         low, high = high, 2 * high
         if high > MOST_CELLS // 2:
             raise InvalidValue(
-                "a table of Gaussian noise has at most a million cells", "more", "choose a larger delta, or fewer units"
+                "a table of Gaussian noise has at most a million cells",
+                "more",
+                "choose a larger delta, or fewer units",
             )
     while high - low > 1:
         middle = (low + high) // 2
@@ -186,4 +200,6 @@ def _enough(variance: Fraction, length: int, side: int, delta: Fraction) -> bool
 def _overlap(variance: Fraction, side: int, shift: int) -> arb:
     """A lower bound of the sum of min(g(z), g(z - shift)) over cells that both laws have."""
     # half of it lies on either side of the middle between both; what is cut off is counted on both sides
-    return 2 * (gaussian_tail(variance, (shift + 2) // 2 + 1) - gaussian_tail(variance, side - shift + 1))
+    return 2 * (
+        gaussian_tail(variance, (shift + 2) // 2 + 1) - gaussian_tail(variance, side - shift + 1)
+    )

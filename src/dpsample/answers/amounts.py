@@ -35,7 +35,9 @@ class Sum:
 
     value: float
     error: float
-    beyond: tuple[tuple[float, float], tuple[float, float]] = _NOTHING_BEYOND  # below and above, with errors
+    beyond: tuple[tuple[float, float], tuple[float, float]] = (
+        _NOTHING_BEYOND  # below and above, with errors
+    )
     least: float = -math.inf
     most: float = math.inf
 
@@ -43,7 +45,9 @@ class Sum:
         """Return the interval of this level."""
         low, high = self.ends()
         reach = margin(level)
-        return self.possible(low.value - reach * low.error), self.possible(high.value + reach * high.error)
+        return self.possible(low.value - reach * low.error), self.possible(
+            high.value + reach * high.error
+        )
 
     @staticmethod
     def added(sums: Sequence["Sum"]) -> "Sum":
@@ -114,7 +118,9 @@ class Summed:
         amount = self.record.amount
         return 0.0 if amount.low == 0 else -math.inf, 0.0 if amount.high == 0 else math.inf
 
-    def _beyond(self, keys: CountedKeys, table: pa.Table) -> tuple[tuple[float, float], tuple[float, float]]:
+    def _beyond(
+        self, keys: CountedKeys, table: pa.Table
+    ) -> tuple[tuple[float, float], tuple[float, float]]:
         """By how much a weighted sum may be lower and higher, with the errors of both.
 
         A key of negative weight makes a sum lower by what it has above the clip.
@@ -156,7 +162,10 @@ class Ratio:
     def of(amounts: Sequence[Clipped], of: Any, per: Any) -> "Ratio":
         """Return the ratio of two sums of a release by their names."""
         above, below = (None if name == USERS else amount_of(amounts, name) for name in (of, per))
-        names = [USERS, *(name for record in amounts for name in (record.amount.name, record.amount.clipped))]
+        names = [
+            USERS,
+            *(name for record in amounts for name in (record.amount.name, record.amount.clipped)),
+        ]
         same = above.record == below.record if above and below else of == per
         if same or of not in names or per not in names:
             raise InvalidValue(
@@ -165,7 +174,9 @@ class Ratio:
             )
         return Ratio(above, below, per)
 
-    def over(self, sum_of: Callable[[Summed | None], Sum], level: float) -> tuple[Bounded, list[str]]:
+    def over(
+        self, sum_of: Callable[[Summed | None], Sum], level: float
+    ) -> tuple[Bounded, list[str]]:
         """Return the ratio of two sums over some keys, and notes. `sum_of` sums an amount, or None: users."""
         a, b = sum_of(self.above), sum_of(self.below)
         corners = [fieller(x, y, level) for x, y in product(a.ends(), b.ends())]
@@ -178,8 +189,12 @@ class Ratio:
         amounts = [summed for summed in (self.above, self.below) if summed is not None]
         notes = list(dict.fromkeys(amount.note for amount in amounts))
         if not math.isfinite(high - low):
-            notes.append(f"{self.per} cannot be distinguished from 0: nothing is known of the ratio")
-        elif b.least >= 0:  # the ratio has the sign of the first sum, whose possible range ends at 0, or nowhere
+            notes.append(
+                f"{self.per} cannot be distinguished from 0: nothing is known of the ratio"
+            )
+        elif (
+            b.least >= 0
+        ):  # the ratio has the sign of the first sum, whose possible range ends at 0, or nowhere
             value, low, high = (a.possible(number) for number in (value, low, high))
         return Bounded(value, error, low, high), notes
 

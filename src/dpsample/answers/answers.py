@@ -9,7 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.estimates import OF_EACH, Estimates, about_each, of_the_top
-from dpsample.answers.evidence import Evidence, Groups, KeyEstimates, Keys, level_among, rank_of_unreported, together
+from dpsample.answers.evidence import (
+    Evidence,
+    Groups,
+    KeyEstimates,
+    Keys,
+    level_among,
+    rank_of_unreported,
+    together,
+)
 from dpsample.answers.question import (
     Attributes,
     By,
@@ -153,7 +161,9 @@ class Answers:
         and includes amounts up to eight times the clip; with "rows_clipped" and "sum_price_clipped", it is about
         clipped amounts. The other arguments are those of `sum`.
         """
-        question = Question(where=where, weight=weight, of=of, by=by, level=level, attributes=attributes)
+        question = Question(
+            where=where, weight=weight, of=of, by=by, level=level, attributes=attributes
+        )
         return self._answer(question, self.evidence.ratios(question, per))
 
     @overload
@@ -280,13 +290,24 @@ class Answers:
         p = check_shares(shares)
         question = Question(where=where, level=level, attributes=attributes, at_least=at_least)
         found = self.evidence.quantiles(question, p)
-        columns = {name: column.astype(np.float64) for name, column in found.estimates._asdict().items()}
+        columns = {
+            name: column.astype(np.float64) for name, column in found.estimates._asdict().items()
+        }
         columns["keys"] = np.full(len(p), found.keys)
         columns["guaranteed"] = np.full(len(p), found.guaranteed)
         threshold, notes = self.evidence.detection_threshold, (*found.notes, *self.evidence.remarks)
-        return Estimates(pa.table({"quantile": p}), pa.table(columns), question.level, threshold, notes, found.at_least)
+        return Estimates(
+            pa.table({"quantile": p}),
+            pa.table(columns),
+            question.level,
+            threshold,
+            notes,
+            found.at_least,
+        )
 
-    def top(self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
+    def top(
+        self, k: int, where: Where = None, *, level: float = 0.95, attributes: Attributes = None
+    ) -> Estimates:
         """List the k keys with the largest estimates, each with the probability that it is one of the top k.
 
         A key is in the top k if fewer than k of the selected keys, reported or not, are more frequent. Among many keys
@@ -313,9 +334,13 @@ class Answers:
         estimates = keys.estimates(listed, among if keys.widens_top else question.level)
         note = _note_of_top(k, keys, len(listed), rivals, among)
         probability = keys.in_the_top(k, listed)
-        return self._listing(keys.rows[listed], estimates, question.level, note, intervals, probability)
+        return self._listing(
+            keys.rows[listed], estimates, question.level, note, intervals, probability
+        )
 
-    def each_key(self, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimates:
+    def each_key(
+        self, where: Where = None, *, level: float = 0.95, attributes: Attributes = None
+    ) -> Estimates:
         """Estimate the frequency of each selected key that was reported, in the order of the release.
 
         `where`, `level` and `attributes` are as for `sum`.
@@ -332,7 +357,9 @@ class Answers:
         note = about_each(len(keys), keys.called)
         return self._listing(keys.rows, estimates, question.level, note)
 
-    def rank(self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None) -> Estimate:
+    def rank(
+        self, key: Any, where: Where = None, *, level: float = 0.95, attributes: Attributes = None
+    ) -> Estimate:
         """Estimate the rank of a key: 1 plus the number of selected keys, reported or not, that are more frequent.
 
         `key` is a tuple if there are several key columns. If it was not reported, the answer is a lower bound.
@@ -363,7 +390,9 @@ class Answers:
         if a == b:
             return 0.0
         probability = self.evidence.probability_above(a, b)
-        return min(max(float(probability), 0.0), 1.0)  # sums of many terms may exceed 1, by rounding
+        return min(
+            max(float(probability), 0.0), 1.0
+        )  # sums of many terms may exceed 1, by rounding
 
     def other(self, level: float = 0.95) -> Estimate:
         """Estimate the number of elements whose keys were not reported; for releases with a total and with numbers.
@@ -417,13 +446,17 @@ class Answers:
         probability: Floats | None = None,
     ) -> Estimates:
         """Return the estimates of single keys as a table, in this order."""
-        numbers = {name: np.asarray(column, np.float64) for name, column in estimates._asdict().items()}
+        numbers = {
+            name: np.asarray(column, np.float64) for name, column in estimates._asdict().items()
+        }
         if probability is not None:
             numbers["probability"] = probability
         evidence = self.evidence
         keys = evidence.rows.keys.take(pa.array(rows, pa.int64()))
         notes = (note, *evidence.remarks)
-        return Estimates(keys, pa.table(numbers), level, evidence.detection_threshold, notes, intervals=intervals)
+        return Estimates(
+            keys, pa.table(numbers), level, evidence.detection_threshold, notes, intervals=intervals
+        )
 
 
 def _note_of_top(k: int, keys: Keys, listed: int, rivals: int, among: float) -> Note:

@@ -30,7 +30,12 @@ from dpsample.scheme.sampling import Floats
 
 FDR = 0.05
 _NUMBERS = ("before", "after", "change", "low", "high")
-COLUMNS = [*_NUMBERS, "p", "q", "direction"]  # after those of the keys; one that a key column has gets an underscore
+COLUMNS = [
+    *_NUMBERS,
+    "p",
+    "q",
+    "direction",
+]  # after those of the keys; one that a key column has gets an underscore
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +71,9 @@ class Changes:
         try:
             return self.table.to_pandas()
         except ImportError:
-            raise InvalidValue("this needs pandas", "that it is not installed", "run: pip install pandas") from None
+            raise InvalidValue(
+                "this needs pandas", "that it is not installed", "run: pip install pandas"
+            ) from None
 
     def lines(self, limit: int | None = 10) -> list[str]:
         """Return what a change is, the first rows, or all, as aligned text, and then the remarks and notes."""
@@ -74,10 +81,13 @@ class Changes:
 
     def remarks(self) -> list[str]:
         """Return how many keys are listed, and what is claimed of them."""
-        listed = (
-            f"{len(self):,} of {self.tested:,} reported keys changed, at a rate of false discoveries of {self.fdr:g}"
-        )
-        return [listed, f"intervals hold for {100 * self.level:g} % of the listed keys in the mean", *self.notes]
+        listed = f"{len(self):,} of {self.tested:,} reported keys changed"
+        rate = f"at a rate of false discoveries of {self.fdr:g}"
+        return [
+            f"{listed}, {rate}",
+            f"intervals hold for {100 * self.level:g} % of the listed keys in the mean",
+            *self.notes,
+        ]
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
@@ -130,7 +140,9 @@ def changes(
     check_comparable([*sides[0], *sides[1]])
     beyond_chance, of = options.get("beyond_chance", False), options.get("of", "frequency")
     hypothesis = Hypothesis.to_test(sides, of, beyond_chance, options.get("lengths"))
-    question = Question(where=where, level=options.get("level", 0.95), attributes=options.get("attributes"))
+    question = Question(
+        where=where, level=options.get("level", 0.95), attributes=options.get("attributes")
+    )
     fdr = _check_rate(options.get("fdr", FDR))
 
     keys, rows = keys_of([*sides[0], *sides[1]])
@@ -146,9 +158,13 @@ def changes(
     listed, low, high = listed[order], low[order], high[order]
 
     numbers_before, numbers_after = (values[listed] for values in tested.values)
-    numbers = _Listed(numbers_before, numbers_after, low, high, p[listed], q[listed]).divided(hypothesis.sizes)
+    numbers = _Listed(numbers_before, numbers_after, low, high, p[listed], q[listed]).divided(
+        hypothesis.sizes
+    )
     table = numbers.appended_to(keys.take(pa.array(listed)), rose=sign[listed] > 0)
-    return Changes(table, len(p), fdr, question.level, _notes(sides, question.level), hypothesis.about)
+    return Changes(
+        table, len(p), fdr, question.level, _notes(sides, question.level), hypothesis.about
+    )
 
 
 class _Listed(NamedTuple):
@@ -166,7 +182,9 @@ class _Listed(NamedTuple):
         if sizes is None:
             return self
         before, after = self.before / sizes.before, self.after / sizes.after
-        return self._replace(before=before, after=after, low=self.low / sizes.after, high=self.high / sizes.after)
+        return self._replace(
+            before=before, after=after, low=self.low / sizes.after, high=self.high / sizes.after
+        )
 
     def appended_to(self, keys: pa.Table, rose: Bools) -> pa.Table:
         """Return the table of changes."""
@@ -205,11 +223,17 @@ def _adjusted(p: Floats) -> Floats:
 def _notes(sides: Sides, level: float) -> tuple[str, ...]:
     """How few elements a new or vanished key probably had where it was not reported, and what users are."""
     notes = []
-    for name, releases in zip(("new: before, probably", "vanished: after, probably"), sides, strict=True):
+    for name, releases in zip(
+        ("new: before, probably", "vanished: after, probably"), sides, strict=True
+    ):
         most = float(largest_unreported(releases, np.array([1 - level]))[0])
-        lists_only = any(release.terms.known is not None and release.terms.known.only for release in releases)
+        lists_only = any(
+            release.terms.known is not None and release.terms.known.only for release in releases
+        )
         if np.isfinite(most) and not lists_only:
-            gave = ", if all of its users gave it" if releases[0].terms.discovery is not None else ""
+            gave = (
+                ", if all of its users gave it" if releases[0].terms.discovery is not None else ""
+            )
             notes.append(f"{name} below {most + 1:,.0f}{gave}")
     several = any(len(side) > 1 for side in sides)
     return (*notes, USER_DAYS) if several and sides[0][0].unit == "user" else tuple(notes)

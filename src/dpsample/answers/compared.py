@@ -93,7 +93,11 @@ class MeasuredSide(OneSide):
 
     def missed(self, keys: Ints, probabilities: Floats) -> Floats:
         gaps = self._keys.gaps
-        return np.zeros((len(keys), len(probabilities))) if gaps is None else gaps.bounds(probabilities)[keys]
+        return (
+            np.zeros((len(keys), len(probabilities)))
+            if gaps is None
+            else gaps.bounds(probabilities)[keys]
+        )
 
     def intervals(self, keys: Ints, level: float) -> tuple[Floats, Floats]:
         low, high = self._keys.intervals(level)
@@ -123,7 +127,9 @@ def compared(sides: Sides, keys: pa.Table, rows: Ints) -> Compared:
     """Return the two sides of a comparison; `rows` are the places of keys in each release, before and after."""
     before, after = sides
     if any(release.keys_only for release in (*before, *after)):
-        raise InvalidValue("releases of keys only have no numbers that could have changed", "compare their keys")
+        raise InvalidValue(
+            "releases of keys only have no numbers that could have changed", "compare their keys"
+        )
     rows_before, rows_after = np.split(rows, [len(before)], axis=1)
     if have_exact_laws(before) and have_exact_laws(after):
         return ComparedTokens(TokenSide(before, rows_before), TokenSide(after, rows_after))
@@ -137,7 +143,9 @@ class ComparedTokens(Compared):
     def __init__(self, before: TokenSide, after: TokenSide) -> None:
         self.before, self.after = before, after
         self.sides = before, after
-        self.step = 1 / max(release.grid or 1 for side in (before, after) for release in side.releases)
+        self.step = 1 / max(
+            release.grid or 1 for side in (before, after) for release in side.releases
+        )
 
     def blocks(self, keys: Ints) -> Iterator[Ints]:
         for part in blocks(len(keys), [self.before.releases, self.after.releases]):

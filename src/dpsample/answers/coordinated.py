@@ -40,7 +40,11 @@ def are_coordinated(*releases: "Release") -> bool:
     """Whether one public hash chose the keys of releases with tokens, which have as many key columns."""
     seeds = {release.sampling.seed for release in releases}
     widths = {len(release.keys) for release in releases}
-    return None not in seeds and len(seeds) == len(widths) == 1 and all(release.grid for release in releases)
+    return (
+        None not in seeds
+        and len(seeds) == len(widths) == 1
+        and all(release.grid for release in releases)
+    )
 
 
 def difference(
@@ -71,7 +75,9 @@ def difference(
     >>> 790 < change.value < 1190, 10 < change.standard_error < 40
     (True, True)
     """
-    question = Question(where=where, weight=weight, of=of, level=level, attributes=attributes, at_least=at_least)
+    question = Question(
+        where=where, weight=weight, of=of, level=level, attributes=attributes, at_least=at_least
+    )
     measure = question.measure
     if measure.counts_keys or (measure.kink is not None and measure.form is not Form.CAPPED):
         raise InvalidValue(
@@ -89,8 +95,13 @@ def difference(
     layers = Layers(measure, [side.visible for side in asked.sides], least, asked.largest)
     first = np.maximum(asked.first_visible, least)
     one, two = asked.frequencies
-    values = [side.values(row, layers, first) for side, row in zip(asked.sides, asked.rows, strict=True)]
-    noise = sum(side.spread * layers.slope(i, first) ** 2 for side, i in zip(asked.sides, (one, two), strict=True))
+    values = [
+        side.values(row, layers, first) for side, row in zip(asked.sides, asked.rows, strict=True)
+    ]
+    noise = sum(
+        side.spread * layers.slope(i, first) ** 2
+        for side, i in zip(asked.sides, (one, two), strict=True)
+    )
     seen = layers.probability(np.maximum(np.maximum(one, two), first))
     variance = layers.variance(one, two, first) + seen * noise
     return asked.answer(values[1] - values[0], variance, least, level, len(asked.weights))
@@ -113,15 +124,21 @@ def in_both(
     random seeds a_1 a_2 max(pi_1, pi_2), where both report a key, averages to 1 for a key that counts, and to 0 for
     others.
     """
-    question = Question(where=where, weight=weight, level=level, attributes=attributes, at_least=at_least)
+    question = Question(
+        where=where, weight=weight, level=level, attributes=attributes, at_least=at_least
+    )
     asked = _Asked.of(before, after, question)
     own = [least_frequency(side.scheme, each_key_alike=True) for side in asked.sides]
     least = question.at_least or max(own)
     measure = KEYS.from_frequency(least)
-    one, two = (side.counted(rows, measure) for side, rows in zip(asked.sides, asked.rows, strict=True))
+    one, two = (
+        side.counted(rows, measure) for side, rows in zip(asked.sides, asked.rows, strict=True)
+    )
     each = one.values * two.values * np.maximum(one.reported, two.reported)
     both = int(np.count_nonzero((asked.rows[0] >= 0) & (asked.rows[1] >= 0)))
-    return asked.answer(each, each**2 - each, least, level, both)  # what is estimated is its own square
+    return asked.answer(
+        each, each**2 - each, least, level, both
+    )  # what is estimated is its own square
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,14 +232,18 @@ class _Asked:
     @staticmethod
     def of(before: "Release", after: "Release", question: Question) -> "_Asked":
         if any(release.keys_only for release in (before, after)):
-            raise InvalidValue("two releases of keys only cannot be compared", "release with tokens")
+            raise InvalidValue(
+                "two releases of keys only cannot be compared", "release with tokens"
+            )
         if not are_coordinated(before, after):
             raise InvalidValue(
                 "the samples of these releases were not chosen by one public seed",
                 'release each with the same `seed`, such as Ppswor(tau, seed="2026 public")',
             )
         sides = _Side.of(before, question), _Side.of(after, question)
-        hashes, back = np.unique(np.concatenate([side.hashes for side in sides]), axis=0, return_inverse=True)
+        hashes, back = np.unique(
+            np.concatenate([side.hashes for side in sides]), axis=0, return_inverse=True
+        )
         rows, weights, start = [], np.zeros(len(hashes)), 0
         for side in sides:
             place = back.reshape(-1)[start : start + len(side.hashes)]
@@ -235,13 +256,19 @@ class _Asked:
     @property
     def frequencies(self) -> tuple[Ints, Ints]:
         """The likeliest frequency of each key; 0 if it was not reported."""
-        one, two = (np.append(side.frequencies, 0)[row] for side, row in zip(self.sides, self.rows, strict=True))
+        one, two = (
+            np.append(side.frequencies, 0)[row]
+            for side, row in zip(self.sides, self.rows, strict=True)
+        )
         return one, two
 
     @property
     def first_visible(self) -> Ints:
         """The first layer of each key that is visible in both releases."""
-        one, two = (first_kept(self.hashes, side.scheme.sampling) + side.visible_from - 1 for side in self.sides)
+        one, two = (
+            first_kept(self.hashes, side.scheme.sampling) + side.visible_from - 1
+            for side in self.sides
+        )
         return np.maximum(one, two)
 
     @property
@@ -250,7 +277,9 @@ class _Asked:
         reach = max(support_length(side.scheme.per_key) for side in self.sides)
         return int(max(i.max(initial=1) for i in self.frequencies)) + 8 * reach
 
-    def answer(self, values: Floats, variances: Floats, least: int, level: float, keys: int) -> Estimate:
+    def answer(
+        self, values: Floats, variances: Floats, least: int, level: float, keys: int
+    ) -> Estimate:
         """The sum over keys, with what each stands for of its variance."""
         variances = self.weights**2 * variances
         total = max(float(variances.sum()), 0.0)
@@ -259,7 +288,9 @@ class _Asked:
         value, error = float(self.weights @ values), math.sqrt(total)
         quantile = student_quantile(0.5 + level / 2, np.array(2 * effective_keys))
         reach = float(quantile) * error
-        found = Estimate(value, error, value - reach, value + reach, level, keys=keys, at_least=least)
+        found = Estimate(
+            value, error, value - reach, value + reach, level, keys=keys, at_least=least
+        )
         if not all(len(side.places) for side in self.sides):
             return replace(found, guaranteed=False, notes=(_EMPTY,))
         few = effective_keys < TUNING.least_effective_keys

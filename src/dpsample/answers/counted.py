@@ -44,8 +44,14 @@ from dpsample.scheme.sampling import Floats, Ints
 _OTHERS = "unknown: a key of many users may have been missed, so how many users other keys have is not estimated"
 _NONE_SELECTED = "no reported key is selected; nothing is known of other keys"
 _CONSERVATIVE = "these intervals are conservative: how much of the spread is noise is not known"
-_NO_USERS, _NO_MEAN = Bounded(0.0, math.nan, 0.0, math.inf), Bounded(math.nan, math.nan, 0.0, math.inf)
-_NO_SUM, _NO_RATIO = Bounded(0.0, math.nan, -math.inf, math.inf), Bounded(math.nan, math.nan, -math.inf, math.inf)
+_NO_USERS, _NO_MEAN = (
+    Bounded(0.0, math.nan, 0.0, math.inf),
+    Bounded(math.nan, math.nan, 0.0, math.inf),
+)
+_NO_SUM, _NO_RATIO = (
+    Bounded(0.0, math.nan, -math.inf, math.inf),
+    Bounded(math.nan, math.nan, -math.inf, math.inf),
+)
 ALL_IN = "all of these keys are known, and in it"
 OfKeys = Callable[[CountedKeys], Estimate]
 
@@ -117,13 +123,19 @@ class MeasuredEvidence(Evidence):
             over = f"over reported keys of {least:,} {self.counted} or more; {self._others('it')}"
             return lambda keys: self._estimate(keys, sum_from(keys, least, level), level, over)
         if question.measure == FREQUENCY:
-            return lambda keys: self._estimate(keys, sum_of_keys(keys, level), level, self._others("this sum"))
+            return lambda keys: self._estimate(
+                keys, sum_of_keys(keys, level), level, self._others("this sum")
+            )
         if question.measure == KEYS and self.counts_all:
-            return lambda keys: reported_keys(len(keys), float(keys.weights.sum()), level, self.detection_threshold)
+            return lambda keys: reported_keys(
+                len(keys), float(keys.weights.sum()), level, self.detection_threshold
+            )
         counted_from = question.counts_keys_from
         if counted_from is not None:
             number = self._others("this number")
-            return lambda keys: self._estimate(keys, number_reaching(keys, counted_from, level), level, number)
+            return lambda keys: self._estimate(
+                keys, number_reaching(keys, counted_from, level), level, number
+            )
         raise InvalidValue(
             f"a release of {self.kind} cannot sum {question.measure}",
             "ask frequency, keys, at-least:T or an amount by its name, or compute it from the columns of the release",
@@ -131,18 +143,26 @@ class MeasuredEvidence(Evidence):
 
     def _sum_of_amount(self, amount: Summed, keys: CountedKeys, level: float) -> Estimate:
         found = bounded_sum(self.sum_of(amount, keys), level) if len(keys) else None
-        return self._estimate(keys, found, level, amount.note, self._others("this sum"), empty=_NO_SUM)
+        return self._estimate(
+            keys, found, level, amount.note, self._others("this sum"), empty=_NO_SUM
+        )
 
     def means(self, question: Question) -> Groups:
         question.require_default_estimator(self.kind)
         if question.measure != FREQUENCY:
-            raise InvalidValue(f"a mean over {self.kind} cannot be of {question.measure}", "leave `of` out")
+            raise InvalidValue(
+                f"a mean over {self.kind} cannot be of {question.measure}", "leave `of` out"
+            )
         level, least = question.level, question.at_least or 1
 
         def mean(keys: CountedKeys) -> Estimate:
             if least > 1:
-                over = f"over reported keys of {least:,} {self.counted} or more; {self._others('it')}"
-                return self._estimate(keys, mean_from(keys, least, level), level, over, empty=_NO_MEAN)
+                over = (
+                    f"over reported keys of {least:,} {self.counted} or more; {self._others('it')}"
+                )
+                return self._estimate(
+                    keys, mean_from(keys, least, level), level, over, empty=_NO_MEAN
+                )
             over = f"over all reported keys; {self._others('it')}"
             return self._estimate(keys, mean_of_keys(keys, level), level, over, empty=_NO_MEAN)
 
@@ -155,7 +175,9 @@ class MeasuredEvidence(Evidence):
             found, notes = None, list[str]()
             if len(keys):
                 found, notes = ratio.over(partial(self.sum_of, keys=keys), question.level)
-            return self._estimate(keys, found, question.level, *notes, self._others("either sum"), empty=_NO_RATIO)
+            return self._estimate(
+                keys, found, question.level, *notes, self._others("either sum"), empty=_NO_RATIO
+            )
 
         return self._answer(question, of_keys)
 
@@ -165,12 +187,21 @@ class MeasuredEvidence(Evidence):
         return found._replace(remarks=self.remarks)
 
     def _estimate(
-        self, keys: CountedKeys, found: Bounded | None, level: float, *notes: str, empty: Bounded = _NO_USERS
+        self,
+        keys: CountedKeys,
+        found: Bounded | None,
+        level: float,
+        *notes: str,
+        empty: Bounded = _NO_USERS,
     ) -> Estimate:
         """Return the answer, which is guaranteed if it has an interval; or `empty`, if there is nothing to add up."""
-        estimate = Estimate(*(found or empty), level, keys=len(keys), detection_threshold=self.detection_threshold)
+        estimate = Estimate(
+            *(found or empty), level, keys=len(keys), detection_threshold=self.detection_threshold
+        )
         if found is None:
-            return replace(estimate, bias=math.nan, keys=0, guaranteed=False, notes=(_NONE_SELECTED,))
+            return replace(
+                estimate, bias=math.nan, keys=0, guaranteed=False, notes=(_NONE_SELECTED,)
+            )
         return replace(estimate, guaranteed=math.isfinite(found.high - found.low), notes=notes)
 
     def _others(self, what: str) -> str:
@@ -205,8 +236,12 @@ class MeasuredEvidence(Evidence):
             note = "no reported key is selected"
             if len(keys):
                 note = f"no reported key has {least:,} {self.counted} or more"
-            unknown, zero, infinity = (np.full(len(shares), number) for number in (math.nan, 0.0, math.inf))
-            return Quantiles(KeyEstimates(unknown, unknown, zero, infinity), len(keys), False, (about, note))
+            unknown, zero, infinity = (
+                np.full(len(shares), number) for number in (math.nan, 0.0, math.inf)
+            )
+            return Quantiles(
+                KeyEstimates(unknown, unknown, zero, infinity), len(keys), False, (about, note)
+            )
         # the more keys there are, the more of them are above a quantile
         lows = np.maximum([reached.low(place) for place in _from_the_top(shares, most)], least)
         highs = np.maximum([reached.high(place) for place in _from_the_top(shares, fewest)], least)
@@ -215,7 +250,9 @@ class MeasuredEvidence(Evidence):
         likely = int((descending >= least).sum())
         value = descending[_from_the_top(shares, likely)].clip(low, high)
         error = (high - low) / (2 * margin(level))
-        return Quantiles(KeyEstimates(value, error, low, high), len(keys), True, (about, _CONSERVATIVE))
+        return Quantiles(
+            KeyEstimates(value, error, low, high), len(keys), True, (about, _CONSERVATIVE)
+        )
 
     def probability_above(self, a: Any, b: Any) -> float:
         keys = self.keys(Question())

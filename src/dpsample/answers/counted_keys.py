@@ -25,7 +25,10 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 
-_REACHES = (1.0, 2.0)  # errors, beside the one at which all intervals hold; more bounds share the same probability
+_REACHES = (
+    1.0,
+    2.0,
+)  # errors, beside the one at which all intervals hold; more bounds share the same probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +170,9 @@ class CountedKeys(NormalKeys):
         """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
         weights = self.weights[chosen]
         own = float(np.linalg.norm(weights * self.errors[chosen]))
-        in_common = math.fsum(shared.of_sum(weights, chosen) for shared in self.shared)  # alike from day to day
+        in_common = math.fsum(
+            shared.of_sum(weights, chosen) for shared in self.shared
+        )  # alike from day to day
         return math.hypot(own, in_common)
 
     @property

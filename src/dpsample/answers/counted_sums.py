@@ -52,7 +52,9 @@ def _not_below(least: float, value: float, error: float, level: float) -> Bounde
 
 def _sum_of_one(keys: CountedKeys, level: float) -> Bounded:
     weight = float(keys.weights[0])
-    value, error, low, high = (weight * float(column[0]) for column in keys.estimates(np.zeros(1, int), level))
+    value, error, low, high = (
+        weight * float(column[0]) for column in keys.estimates(np.zeros(1, int), level)
+    )
     return Bounded(value, abs(error), min(low, high), max(low, high))
 
 
@@ -63,7 +65,9 @@ def number_reaching(keys: CountedKeys, least: int, level: float) -> Bounded | No
     p, weights = keys.reaching(least), keys.weights
     if (weights == 1).all():
         reached = Reached(keys, level)
-        low, high = sorted((float(reached.fewest(least)), float(reached.most(least))))  # if they miss, they may cross
+        low, high = sorted(
+            (float(reached.fewest(least)), float(reached.most(least)))
+        )  # if they miss, they may cross
     else:
         found = _Reaching.of(keys, least, level)
         sure, possible = weights[found.certain].sum(), weights[found.possible]
@@ -125,7 +129,9 @@ class _Reaching:
     def of(keys: CountedKeys, least: int, level: float, weighted: bool = False) -> "_Reaching":
         """Decide by intervals of all keys at once; sums that are `weighted` need weights from 0 on."""
         if weighted and (keys.weights < 0).any():
-            raise InvalidValue("a sum or mean with `at_least` must have weights from 0 on", "leave `at_least` out")
+            raise InvalidValue(
+                "a sum or mean with `at_least` must have weights from 0 on", "leave `at_least` out"
+            )
         lows, highs = keys.intervals(level, keys=max(len(keys), 1))
         return _Reaching(lows >= least, (highs >= least) & (lows < least))
 

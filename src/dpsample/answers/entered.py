@@ -24,18 +24,26 @@ class Match:
         return {"file": self.file, "entry": self.number, **self.entry.to_json()}
 
     def __str__(self) -> str:
-        file = "the very file that was confirmed" if self.entry.sha256 else "the file itself was not entered"
+        file = (
+            "the very file that was confirmed"
+            if self.entry.sha256
+            else "the file itself was not entered"
+        )
         return f"{shown(self.file)} is entry {self.number}: {self.entry}; {file}"
 
 
-def verify_releases(ledger: Ledger, releases: Iterable[PathLike], head: str | None = None) -> tuple[Match, ...]:
+def verify_releases(
+    ledger: Ledger, releases: Iterable[PathLike], head: str | None = None
+) -> tuple[Match, ...]:
     """Check that releases are in a ledger with what they spent, and on what; refuse the first that is not.
 
     `head` is a hash that was noted down before; the ledger must still have that line.
     """
     if head is not None and head not in ledger.hashes:
         raise InvalidValue(
-            "the ledger must have the line that was noted down", "no such line", "lines were cut off: restore a copy"
+            "the ledger must have the line that was noted down",
+            "no such line",
+            "lines were cut off: restore a copy",
         )
     return tuple(_match(ledger, path) for path in releases)
 
@@ -67,7 +75,9 @@ def _differences(entry: Entry, release: Release) -> list[str]:
     charge, terms = entry.charge, release.terms
     scheme = scheme_form(terms.sampling)
     if terms.size is not None:  # tau was found after the reservation
-        scheme = {name: scheme.get(name) for name in ("scheme", "power", "cap")} | {"size": terms.size.wanted}
+        scheme = {name: scheme.get(name) for name in ("scheme", "power", "cap")} | {
+            "size": terms.size.wanted
+        }
     pairs = {
         "privacy": (charge.privacy, terms.privacy),
         "unit": (charge.unit, terms.unit),
@@ -75,5 +85,10 @@ def _differences(entry: Entry, release: Release) -> list[str]:
         "contribution bound": (charge.max_keys, terms.max_keys),
         "scheme": (charge.scheme, scheme),
     }
-    differing = [name for name, (entered, released) in pairs.items() if entered not in (None, released)]
-    return [*differing, *(["part"] if charge.part != terms.part else [])]  # what states no part is of all of them
+    differing = [
+        name for name, (entered, released) in pairs.items() if entered not in (None, released)
+    ]
+    return [
+        *differing,
+        *(["part"] if charge.part != terms.part else []),
+    ]  # what states no part is of all of them

@@ -41,8 +41,12 @@ class Estimates:
     detection_threshold: int | None
     notes: tuple[str, ...] = field(default=())
     at_least: int | None = None  # the answer is about keys of this frequency or more
-    intervals: str = ""  # of single keys: which intervals these are, `OF_EACH` or those `of_the_top` k
-    others: str = ""  # of totals, what is said of all keys if that is no estimate (`Reported.others`)
+    intervals: str = (
+        ""  # of single keys: which intervals these are, `OF_EACH` or those `of_the_top` k
+    )
+    others: str = (
+        ""  # of totals, what is said of all keys if that is no estimate (`Reported.others`)
+    )
 
     def to_arrow(self) -> pa.Table:
         """Return one table; a column of numbers gets an underscore if a column of the groups has its name."""
@@ -56,7 +60,9 @@ class Estimates:
         try:
             return self.to_arrow().to_pandas()
         except ImportError:
-            raise InvalidValue("this needs pandas, which is not installed", "run: pip install pandas") from None
+            raise InvalidValue(
+                "this needs pandas, which is not installed", "run: pip install pandas"
+            ) from None
 
     def __len__(self) -> int:
         return int(self.numbers.num_rows)
@@ -74,10 +80,16 @@ class Estimates:
         for n, row in enumerate(zip(*columns, strict=True)):
             if row == wanted:
                 return self._estimate(n)
-        raise InvalidValue(f"the answer has no group {group!r}", "iterate over the answer to see all")
+        raise InvalidValue(
+            f"the answer has no group {group!r}", "iterate over the answer to see all"
+        )
 
     def _estimate(self, n: int) -> Estimate:
-        numbers = {name: self.numbers[name][n].as_py() for name in self.numbers.column_names if name != "probability"}
+        numbers = {
+            name: self.numbers[name][n].as_py()
+            for name in self.numbers.column_names
+            if name != "probability"
+        }
         reported = None
         if "reported" in numbers:
             value, low, high = (numbers.pop(name) for name in _REPORTED)
@@ -112,7 +124,9 @@ class Estimates:
     @property
     def _guaranteed(self) -> bool:
         names = self.numbers.column_names
-        return "guaranteed" not in names or bool(pc.all(self.numbers["guaranteed"], min_count=0).as_py())
+        return "guaranteed" not in names or bool(
+            pc.all(self.numbers["guaranteed"], min_count=0).as_py()
+        )
 
     def _shown(self) -> pa.Table:
         """The table, without what would say the same in each row, and without standard errors beside intervals."""
@@ -145,7 +159,8 @@ class Estimates:
         value, low, high = (self.numbers[name].to_pylist() for name in names)
         rows = zip(value, low, high, strict=True)
         return pa.array(
-            [f"{shown_number(v)} ({shown_number(a)} to {shown_number(b)})" for v, a, b in rows], pa.string()
+            [f"{shown_number(v)} ({shown_number(a)} to {shown_number(b)})" for v, a, b in rows],
+            pa.string(),
         )
 
     def _formats(self) -> Formats:

@@ -64,7 +64,9 @@ class Keys(ABC):
     rows: Ints  # of each, among the reported keys
     called = "reported keys"
     others = "; keys that were not reported are not compared"  # what a top list says of them
-    widens_top = False  # whether the intervals of a top list are those of the higher level that it needs
+    widens_top = (
+        False  # whether the intervals of a top list are those of the higher level that it needs
+    )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -181,7 +183,11 @@ class Evidence(ABC):
 
 def rank_of_unreported(unreported: Estimate, keys: Keys) -> Estimate:
     """Return the rank of a key that was not reported: it comes after the keys that are more frequent than it may be."""
-    before = keys.fewest(int(unreported.high) + 1, unreported.level) if math.isfinite(unreported.high) else 0.0
+    before = (
+        keys.fewest(int(unreported.high) + 1, unreported.level)
+        if math.isfinite(unreported.high)
+        else 0.0
+    )
     return replace(unreported, low=1.0 + before, high=math.inf, keys=len(keys))
 
 
@@ -199,7 +205,9 @@ def together(found: Groups, threshold: int | None, level: float) -> Estimates:
         columns[name] = pa.array([getattr(e, name) for e in estimates], pa.float64())
     columns["keys"] = pa.array([e.keys for e in estimates], pa.int64())
     if any(e.below and e.below.kind == "extrapolated" for e in estimates):
-        columns["below"] = pa.array([e.below.value if e.below else 0.0 for e in estimates], pa.float64())
+        columns["below"] = pa.array(
+            [e.below.value if e.below else 0.0 for e in estimates], pa.float64()
+        )
     columns["guaranteed"] = pa.array([e.guaranteed for e in estimates], pa.bool_())
     notes = dict.fromkeys(note for e in estimates for note in e.notes)
     least = estimates[0].at_least if estimates else None

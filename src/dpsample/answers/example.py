@@ -20,4 +20,6 @@ _TERMS = Terms(
 )
 _CELLS = {"cat": 79848, "catfish": 4964, "cow": 12640, "dog": 33612, "dogma": 888, "eel": 816}
 
-release = Release(pa.table({"word": list(_CELLS), "token": [cell / 16 for cell in _CELLS.values()]}), _TERMS)
+release = Release(
+    pa.table({"word": list(_CELLS), "token": [cell / 16 for cell in _CELLS.values()]}), _TERMS
+)

@@ -57,7 +57,9 @@ _GROWTH = {
 }
 # functions of numbers, and also of bits, lists and numbers of any length, which grow as texts do
 _ANY_LENGTH = frozenset(["&", "+", "-", "<<", ">>", "add", "subtract", "xor", "|", "~"])
-_TABLES = frozenset(["damerau_levenshtein", "editdist3"])  # hold a number for each pair of characters
+_TABLES = frozenset(
+    ["damerau_levenshtein", "editdist3"]
+)  # hold a number for each pair of characters
 _BOOLEANS = frozenset(["OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"])
 _TEXT_TYPES = "BINARY BLOB BPCHAR BYTEA CHAR NVARCHAR STRING TEXT VARBINARY VARCHAR"
 _SHORT_TYPES = """
@@ -91,14 +93,24 @@ def check_expression(
     wanted = f"{what} must be one SQL expression on the columns {listed(columns)}"
     if len(text) > LONGEST or not text.strip() or "\0" in text:
         given = (
-            "an empty one" if not text.strip() else "one with a NUL" if "\0" in text else f"{len(text):,} characters"
+            "an empty one"
+            if not text.strip()
+            else "one with a NUL"
+            if "\0" in text
+            else f"{len(text):,} characters"
         )
-        raise InvalidValue(f"{wanted}, not {given}", f'write up to {LONGEST:,} characters, such as "length(name) > 3"')
+        raise InvalidValue(
+            f"{wanted}, not {given}",
+            f'write up to {LONGEST:,} characters, such as "length(name) > 3"',
+        )
     wrapped = f"(\n{text}\n)"  # a comment at its end ends before the parenthesis
     frame, _ = _parsed(parse, wanted, "(\n1\n)")
     frame_here, tree = _parsed(parse, wanted, wrapped)
     if frame_here != frame or tree is None:
-        raise InvalidValue(f"{wanted}, not {quoted(text)}", "leave out everything that is not part of one expression")
+        raise InvalidValue(
+            f"{wanted}, not {quoted(text)}",
+            "leave out everything that is not part of one expression",
+        )
     named = {name.lower(): name for name in columns}
     used: set[str] = set()
     todo = [(tree, 1)]
@@ -106,7 +118,9 @@ def check_expression(
         node, depth = todo.pop()
         used |= _named_columns(node, what, wanted, text, named)
         if depth > DEEPEST:
-            raise InvalidValue(f"{wanted}, not nested too deeply", f"simplify it to {DEEPEST} levels")
+            raise InvalidValue(
+                f"{wanted}, not nested too deeply", f"simplify it to {DEEPEST} levels"
+            )
         todo += [(part, depth + 1) for part in _parts_of(node)]
     together: list[int] = []
     _bytes(tree, {name.lower(): bytes_of(name) for name in used}, rows, together)
@@ -132,8 +146,13 @@ def pinned_columns(text: str, parse: Callable[[str], Any]) -> set[str]:
         parts = list(_parts_of(node))
         if node["type"] == "CONJUNCTION_AND":
             todo += parts
-        elif node["type"] == "COMPARE_EQUAL" and {part["class"] for part in parts} == {"COLUMN_REF", "CONSTANT"}:
-            pinned |= {part["column_names"][0].lower() for part in parts if part["class"] == "COLUMN_REF"}
+        elif node["type"] == "COMPARE_EQUAL" and {part["class"] for part in parts} == {
+            "COLUMN_REF",
+            "CONSTANT",
+        }:
+            pinned |= {
+                part["column_names"][0].lower() for part in parts if part["class"] == "COLUMN_REF"
+            }
     return pinned
 
 
@@ -146,7 +165,9 @@ def _parsed(parse: Callable[[str], Any], wanted: str, wrapped: str) -> tuple[Any
     if parsed is None:
         raise InvalidValue(f"{wanted}, not nested too deeply and of text", "simplify it")
     if parsed["error"]:
-        raise InvalidValue(f"{wanted}; {one_line(str(parsed['error_message']))}", "check its syntax")
+        raise InvalidValue(
+            f"{wanted}; {one_line(str(parsed['error_message']))}", "check its syntax"
+        )
     if len(parsed["statements"]) != 1:
         return None, None
     node = parsed["statements"][0]["node"]
@@ -156,7 +177,11 @@ def _parsed(parse: Callable[[str], Any], wanted: str, wrapped: str) -> tuple[Any
 
 def _without_places(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {name: _without_places(part) for name, part in tree.items() if not name.startswith("query_location")}
+        return {
+            name: _without_places(part)
+            for name, part in tree.items()
+            if not name.startswith("query_location")
+        }
     return [_without_places(part) for part in tree] if isinstance(tree, list) else tree
 
 
@@ -171,7 +196,9 @@ def _parts_of(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
             todo += list(part.values() if isinstance(part, dict) else part)[::-1]
 
 
-def _named_columns(node: dict[str, Any], what: str, wanted: str, text: str, named: dict[str, str]) -> set[str]:
+def _named_columns(
+    node: dict[str, Any], what: str, wanted: str, text: str, named: dict[str, str]
+) -> set[str]:
     """Refuse a part that is not listed; return the columns that this very part names."""
     kind = node["class"]
     if kind == "COLUMN_REF":
@@ -184,18 +211,24 @@ def _named_columns(node: dict[str, Any], what: str, wanted: str, text: str, name
         return {named[path[0].lower()]}
     if kind == "FUNCTION":
         name = str(node["function_name"])
-        plain = not (node.get("schema") or node.get("catalog") or node.get("distinct") or node.get("filter"))
+        plain = not (
+            node.get("schema") or node.get("catalog") or node.get("distinct") or node.get("filter")
+        )
         if name.lower() not in _ALLOWED or not plain or node["order_bys"]["orders"]:
             raise InvalidValue(
                 f"{what} can use plain functions of one key's values, not {name!r} in {quoted(text)}",
                 "see the list of functions in dpsample.answers.expressions, or give a Python function",
             )
     elif kind not in _PARTS:
-        raise InvalidValue(f"{wanted}, not {kind.lower().replace('_', ' ')} in {quoted(text)}", "write it without")
+        raise InvalidValue(
+            f"{wanted}, not {kind.lower().replace('_', ' ')} in {quoted(text)}", "write it without"
+        )
     return set()
 
 
-def _bytes(node: dict[str, Any], columns: Mapping[str, Bytes], rows: int, together: list[int]) -> Bytes:
+def _bytes(
+    node: dict[str, Any], columns: Mapping[str, Bytes], rows: int, together: list[int]
+) -> Bytes:
     """Bound the texts that a part of an expression computes, and note in `together` all that are held at once."""
     kind, short = node["class"], Bytes(_SHORT, _SHORT * rows)
     if kind == "COLUMN_REF":
@@ -239,12 +272,18 @@ def _is_short(node: dict[str, Any], parts: list[Bytes]) -> bool:
         return name not in _GROWTH and name not in _TABLES
     if kind == "OPERATOR":
         return node["type"].startswith("COMPARE_") or node["type"] in _BOOLEANS
-    return _type_of(node) in _SHORT_TYPES.split() if kind == "CAST" else kind not in ("CASE", "COLLATE")
+    return (
+        _type_of(node) in _SHORT_TYPES.split()
+        if kind == "CAST"
+        else kind not in ("CASE", "COLLATE")
+    )
 
 
 def _type_of(cast: dict[str, Any]) -> str:
     """The type of a cast, as DuckDB 2 or 1 writes it."""
-    return str((cast.get("type_expr") or {}).get("type_name") or (cast.get("cast_type") or {}).get("id")).upper()
+    return str(
+        (cast.get("type_expr") or {}).get("type_name") or (cast.get("cast_type") or {}).get("id")
+    ).upper()
 
 
 def listed(columns: Iterable[str]) -> str:
@@ -261,4 +300,7 @@ def quoted(text: str) -> str:
 def one_line(message: str) -> str:
     """Keep the first line of another program's message, without anything that commands a terminal."""
     first = message.strip().split("\n", 1)[0]
-    return "".join(c if c.isprintable() else "?" for c in first[:200]).replace("; ", ", ") or "an error"
+    return (
+        "".join(c if c.isprintable() else "?" for c in first[:200]).replace("; ", ", ")
+        or "an error"
+    )

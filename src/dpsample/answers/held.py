@@ -96,7 +96,9 @@ class HeldEvidence(Evidence):
         first_of_step = np.maximum(low - 1, 0) * step + 1
         estimates = KeyEstimates(value * step, error * step, first_of_step, high * step)
         at_least = None if found.at_least is None else found.at_least * step
-        return Quantiles(estimates, found.keys, guaranteed=False, notes=(SPREAD,), at_least=at_least)
+        return Quantiles(
+            estimates, found.keys, guaranteed=False, notes=(SPREAD,), at_least=at_least
+        )
 
     def keys(self, question: Question) -> Keys:
         rows, _ = Selection.of(self.rows, question).rows()
@@ -123,7 +125,9 @@ class HeldEvidence(Evidence):
 
     def _in_elements(self, found: Groups) -> Groups:
         """The same estimates with thresholds in elements; values are in elements by their measure."""
-        return found._replace(estimates=[self._estimate_in_elements(estimate) for estimate in found.estimates])
+        return found._replace(
+            estimates=[self._estimate_in_elements(estimate) for estimate in found.estimates]
+        )
 
     def _estimate_in_elements(self, estimate: Estimate) -> Estimate:
         threshold, least = self.detection_threshold, estimate.at_least
@@ -131,7 +135,9 @@ class HeldEvidence(Evidence):
             return replace(estimate, detection_threshold=threshold)
         in_elements = {blurred_note(least): blurred_note(least * self._view.step)}
         notes = tuple(in_elements.get(note, note) for note in estimate.notes)  # type: ignore[call-overload]
-        return replace(estimate, detection_threshold=threshold, at_least=least * self._view.step, notes=notes)
+        return replace(
+            estimate, detection_threshold=threshold, at_least=least * self._view.step, notes=notes
+        )
 
 
 class HeldKeys(TokenKeys):

@@ -28,14 +28,17 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.reported import Bools
 from dpsample.scheme.sampling import Floats, Ints
 
-_TAILS = np.geomspace(SMALLEST, 0.25, 160)  # where releases miss a key, p-values are rounded up to 4 times one of these
+_TAILS = np.geomspace(
+    SMALLEST, 0.25, 160
+)  # where releases miss a key, p-values are rounded up to 4 times one of these
 _FEW_TAILS = np.geomspace(1e-9, 0.25, 40)  # the same where each takes many steps
 _NODES = np.linspace(-8.0, 8.0, 65)  # of a normal law
 _WEIGHTS = np.exp(-(_NODES**2) / 2) / np.exp(-(_NODES**2) / 2).sum()
 _ROOM = 2.0  # errors by which N is larger than its estimate
 _RARE = 1e-6  # probability of what a release misses, in N
 _AS_COUNTED = (
-    "ordinary variation from day to day counts as a change (beyond_chance=True, --beyond-chance, leaves it out)"
+    "ordinary variation from day to day counts as a change "
+    "(beyond_chance=True, --beyond-chance, leaves it out)"
 )
 _BEYOND_CHANCE = (
     "beyond the noise of privacy, and beyond the variation of independent events that are as likely before and after "
@@ -77,7 +80,11 @@ def totals_of(sides: Sides) -> Sizes:
 def lengths_of(sides: Sides, stated: Any) -> Sizes | None:
     """Return the stated lengths of both sides, or their numbers of releases; None if they are equal."""
     lengths = [len(side) for side in sides] if stated is None else stated
-    if not isinstance(lengths, list | tuple) or len(lengths) != 2 or not all(map(_is_length, lengths)):
+    if (
+        not isinstance(lengths, list | tuple)
+        or len(lengths) != 2
+        or not all(map(_is_length, lengths))
+    ):
         raise InvalidValue(
             f"lengths must be two positive numbers, not {stated!r}",
             "state how long before and after are, such as (7, 30)",
@@ -87,7 +94,9 @@ def lengths_of(sides: Sides, stated: Any) -> Sizes | None:
 
 
 def _is_length(length: Any) -> bool:
-    return isinstance(length, int | float) and not isinstance(length, bool) and 0 < length < math.inf
+    return (
+        isinstance(length, int | float) and not isinstance(length, bool) and 0 < length < math.inf
+    )
 
 
 @dataclass(frozen=True)
@@ -216,7 +225,10 @@ class Tested:
         places = np.arange(len(keys))
         for at in self.compared.blocks(places):
             part = keys[at]
-            tails, missed = _tails(before.misses[part], level), before.missed(part, _half_tail(level))
+            tails, missed = (
+                _tails(before.misses[part], level),
+                before.missed(part, _half_tail(level)),
+            )
             low[at] = self.compared.difference(part, upper=False).lowest(tails) - missed[:, 0]
             tails, missed = _tails(after.misses[part], level), after.missed(part, _half_tail(level))
             high[at] = self.compared.difference(part, upper=True).highest(tails) + missed[:, 0]

@@ -44,7 +44,11 @@ class KeysOnlyEvidence(Evidence):
         def of_group(rows: Ints, weights: Floats) -> Estimate:
             weight = float(weights.sum())
             return reported_keys(
-                len(rows), weight, question.level, self.detection_threshold, "a release of keys only: "
+                len(rows),
+                weight,
+                question.level,
+                self.detection_threshold,
+                "a release of keys only: ",
             )
 
         return answered(Selection.of(self.rows, question), of_group)
@@ -69,11 +73,14 @@ class KeysOnlyEvidence(Evidence):
 
     def _refuse(self, what: str) -> NoReturn:
         raise InvalidValue(
-            f"{what} needs tokens, and this release has keys only", "ask count_keys, or release with tokens"
+            f"{what} needs tokens, and this release has keys only",
+            "ask count_keys, or release with tokens",
         )
 
 
-def reported_keys(keys: int, weight: float, level: float, threshold: int | None, about: str = "") -> Estimate:
+def reported_keys(
+    keys: int, weight: float, level: float, threshold: int | None, about: str = ""
+) -> Estimate:
     """Return the number of reported keys, or the sum of their weights: a lower bound, if each has weight 1."""
     return Estimate(
         weight,

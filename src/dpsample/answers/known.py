@@ -74,7 +74,11 @@ class KnownKeys:
         level, counted_from = question.level, question.counts_keys_from
         if counted_from is not None:
             return self._with_all_reported(self.number(tally, counted_from, level))
-        together = self.sum_of_one(tally, level) if tally.total == 1 else self.sum_of_frequencies(tally, level)
+        together = (
+            self.sum_of_one(tally, level)
+            if tally.total == 1
+            else self.sum_of_frequencies(tally, level)
+        )
         if question.at_least is None:
             return self._with_all_reported(together)
         reported = Reported(together.value, together.standard_error, together.low, together.high)
@@ -127,7 +131,9 @@ class KnownKeys:
         found = estimate(tally, self.view.scheme, Measure.at_least(self.added + least), level=level)
         if not (tally.weights == tally.keys).all():
             return found
-        value, low, high = (min(max(n, 0.0), float(tally.total)) for n in (found.value, found.low, found.high))
+        value, low, high = (
+            min(max(n, 0.0), float(tally.total)) for n in (found.value, found.low, found.high)
+        )
         return replace(found, value=value, low=low, high=high, detection_threshold=0)
 
     @staticmethod
@@ -169,7 +175,8 @@ class KnownEvidence(Evidence):
         question = question.as_number()
         if question.measure != FREQUENCY and question.counts_keys_from is None:
             raise InvalidValue(
-                f"a release with known keys cannot sum {question.measure}", "ask frequency, keys or at-least:T"
+                f"a release with known keys cannot sum {question.measure}",
+                "ask frequency, keys or at-least:T",
             )
         known = self._of_known(question)
         found = known if self.silence.only_listed else _merged(self.others.sums(question), known)
@@ -188,15 +195,24 @@ class KnownEvidence(Evidence):
     def means(self, question: Question) -> Groups:
         """Estimate the mean frequency of the selected keys of the list, also of those of frequency 0."""
         question.require_default_estimator("known keys")
-        if not self.silence.only_listed or question.at_least is not None or question.measure != FREQUENCY:
-            raise _refused("a mean of other keys, or of anything but the frequency,", "sum and count_keys")
+        if (
+            not self.silence.only_listed
+            or question.at_least is not None
+            or question.measure != FREQUENCY
+        ):
+            raise _refused(
+                "a mean of other keys, or of anything but the frequency,", "sum and count_keys"
+            )
         groups, tallies = Selection.of(self.known.view.rows, question).tallies()
         return Groups(groups, [self._mean(tally, question.level) for tally in tallies])
 
     def _mean(self, tally: Tally, level: float) -> Estimate:
         summed, weight = self.known.sum_of_frequencies(tally, level), float(tally.weights.sum())
         if weight <= 0:
-            raise InvalidValue("the weights of the keys of a mean must sum to more than 0", "change where or weight")
+            raise InvalidValue(
+                "the weights of the keys of a mean must sum to more than 0",
+                "change where or weight",
+            )
         ends = {name: getattr(summed, name) / weight for name in KeyEstimates._fields}
         return replace(summed, **ends)
 
@@ -215,7 +231,9 @@ class KnownEvidence(Evidence):
 
     def probability_above(self, a: Any, b: Any) -> float:
         keys = self.keys(Question())
-        return probability_above(self.silence, *(keys.law(self.place_of(key, keys)) for key in (a, b)))
+        return probability_above(
+            self.silence, *(keys.law(self.place_of(key, keys)) for key in (a, b))
+        )
 
 
 class ListedKeys(NormalKeys):
@@ -277,7 +295,9 @@ def _merged(others: Groups, known: Groups) -> Groups:
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return the values of each group; without columns there is one."""
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) or [()] * (not table.num_columns)
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) or [()] * (
+        not table.num_columns
+    )
 
 
 def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
@@ -287,7 +307,10 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
         return one
     notes = [*others.notes, *known.notes] if others.keys else [_NO_OTHER, *known.notes]
     if others.at_least is not None:
-        notes.insert(0, f"keys that are not known count from frequency {others.at_least:,} on; rarer ones do not")
+        notes.insert(
+            0,
+            f"keys that are not known count from frequency {others.at_least:,} on; rarer ones do not",
+        )
     value = others.value + known.value
     down = math.hypot(others.value - others.low, known.value - known.low)
     up = math.hypot(others.high - others.value, known.high - known.value)
@@ -301,7 +324,9 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
         keys=(others.keys or 0) + (known.keys or 0),
     )
     guaranteed, reported = others.guaranteed and known.guaranteed, _reported(others, known)
-    stated = replace(together, guaranteed=guaranteed, notes=tuple(dict.fromkeys(notes)), reported=reported)
+    stated = replace(
+        together, guaranteed=guaranteed, notes=tuple(dict.fromkeys(notes)), reported=reported
+    )
     return replace(stated, at_least=None, below=None, share=None)
 
 

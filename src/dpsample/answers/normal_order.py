@@ -52,9 +52,13 @@ def probability_above(silence: Silence, a: NormalLaw | None, b: NormalLaw | None
         raise InvalidValue("a key is not in the list of known keys", "compare keys of the list")
     frequencies, p = silence.law()
     if a:
-        return float(p @ normal_probability(np.asarray((a.mean - frequencies) / a.deviation, np.float64)))
+        return float(
+            p @ normal_probability(np.asarray((a.mean - frequencies) / a.deviation, np.float64))
+        )
     if b:
-        return float(p @ normal_probability(np.asarray((frequencies - b.mean) / b.deviation, np.float64)))
+        return float(
+            p @ normal_probability(np.asarray((frequencies - b.mean) / b.deviation, np.float64))
+        )
     return probability_larger((frequencies, p), (frequencies, p))
 
 
@@ -73,7 +77,11 @@ class NormalKeys(Keys):
 
     def law(self, place: int | None) -> NormalLaw | None:
         """Return the law of a key's frequency; None if it was not reported."""
-        return None if place is None else NormalLaw(float(self.values[place]), float(self.errors[place]))
+        return (
+            None
+            if place is None
+            else NormalLaw(float(self.values[place]), float(self.errors[place]))
+        )
 
     def ordered(self) -> Ints:
         return np.lexsort((self.rows, -self.values))

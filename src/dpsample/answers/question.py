@@ -108,14 +108,18 @@ class Question:
         if self.at_least is None or self.of == "frequency":
             return self
         if self.of != "keys":
-            raise InvalidValue("`at_least` can only be used with sums of frequency and keys", "leave it out")
+            raise InvalidValue(
+                "`at_least` can only be used with sums of frequency and keys", "leave it out"
+            )
         return replace(self, of=Measure.at_least(self.at_least), at_least=None)
 
     def require_default_estimator(self, what: str) -> None:
         """Refuse another estimator, by name or a function, where there is only one."""
         if not self.is_default_estimator:
             given = repr(self.estimator) if isinstance(self.estimator, str) else "a function"
-            raise InvalidValue(f"{what} have one estimator, so {given} cannot be used", "leave the estimator out")
+            raise InvalidValue(
+                f"{what} have one estimator, so {given} cannot be used", "leave the estimator out"
+            )
 
 
 def check_options(options: Mapping[str, Any], allowed: type) -> None:
@@ -127,8 +131,14 @@ def check_options(options: Mapping[str, Any], allowed: type) -> None:
 
 def check_frequency(value: Any) -> int:
     """Check the least frequency of the keys that count."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_FREQUENCY:
-        raise InvalidValue(f"`at_least` must be a whole number from 1 on, not {value!r}", "give one, such as 20")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not 1 <= value <= MAX_FREQUENCY
+    ):
+        raise InvalidValue(
+            f"`at_least` must be a whole number from 1 on, not {value!r}", "give one, such as 20"
+        )
     return int(value)
 
 
@@ -146,5 +156,8 @@ def check_shares(shares: Any) -> Floats:
     except (TypeError, ValueError):
         p = np.array([math.nan])
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise InvalidValue(f"the shares of quantiles must lie between 0 and 1, unlike {shares!r}", "give [0.5, 0.9]")
+        raise InvalidValue(
+            f"the shares of quantiles must lie between 0 and 1, unlike {shares!r}",
+            "give [0.5, 0.9]",
+        )
     return p

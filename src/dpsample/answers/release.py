@@ -142,7 +142,14 @@ class Release(Answers):
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
-        write_table(path, self._table.to_batches(), self._table.schema, self.metadata, force=force, format=format)
+        write_table(
+            path,
+            self._table.to_batches(),
+            self._table.schema,
+            self.metadata,
+            force=force,
+            format=format,
+        )
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame."""
@@ -228,7 +235,9 @@ class Release(Answers):
         return evidence_of(self._table, self._terms)
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)  # without evidence, which takes long for some terms that a file may state
+        return int(
+            self._table.num_rows
+        )  # without evidence, which takes long for some terms that a file may state
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release):
@@ -258,7 +267,8 @@ def read_release(path: PathLike, *, format: str | None = None) -> Release:
     terms = Terms.from_json(metadata)
     if table.num_rows != metadata.get("rows"):
         raise InvalidValue(
-            "a release must have the number of rows that its metadata state", "get it again from where it was written"
+            "a release must have the number of rows that its metadata state",
+            "get it again from where it was written",
         )
     if sorted(table.column_names) != sorted(terms.columns):
         raise InvalidValue(
@@ -286,8 +296,12 @@ def write_release(
     given, schema = release_schema(schema, terms)
     terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
     check = partial(checked_rows, terms=terms)
-    return write_table(path, batches, schema, terms.to_json, given=given, check=check, force=force, format=format)
+    return write_table(
+        path, batches, schema, terms.to_json, given=given, check=check, force=force, format=format
+    )
 
 
 def _missing(package: str) -> InvalidValue:
-    return InvalidValue(f"this needs {package}, which is not installed", f"run: pip install {package}")
+    return InvalidValue(
+        f"this needs {package}, which is not installed", f"run: pip install {package}"
+    )

@@ -18,7 +18,8 @@ from dpsample.scheme.tokens import token_law
 _LAWS = 64  # token laws that are computed; between them, numbers are interpolated
 _ROUNDS = 20  # each takes away most of the bias that is left
 _NOTE = (
-    "the interval is approximate: if very many reported keys are below the detection threshold, the value is too low"
+    "the interval is approximate: "
+    "if very many reported keys are below the detection threshold, the value is too low"
 )
 
 
@@ -28,7 +29,9 @@ def needs_total(total: Total | None, tokens: bool = False) -> InvalidValue:
         problem = "this release has no total, from which the remainder follows"
     else:
         problem = "this release has no tokens, from which the remainder follows"
-    return InvalidValue(problem, "release with `total=True`" + ("" if tokens else ", and not keys only"))
+    return InvalidValue(
+        problem, "release with `total=True`" + ("" if tokens else ", and not keys only")
+    )
 
 
 def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) -> Estimate:
@@ -101,7 +104,9 @@ class _TokenEstimates:
         self._tokens = cells / scheme.grid
         self._likeliest = likeliest_frequencies(cells, *scheme)
         self._places = [np.searchsorted(cells, law.cells) for law in laws]
-        self._shares = [law.probabilities / law.reported for law in laws]  # of tokens, given that a key is reported
+        self._shares = [
+            law.probabilities / law.reported for law in laws
+        ]  # of tokens, given that a key is reported
 
     def distances(self) -> Floats:
         """Return the distance of the estimate from the token, at each frequency, that leaves almost no bias."""
@@ -118,7 +123,9 @@ class _TokenEstimates:
         """Return the variance of the estimate of a reported key of each frequency."""
         estimates = self._estimates(distances)
         squares = []
-        for frequency, share, places in zip(self.at.tolist(), self._shares, self._places, strict=True):
+        for frequency, share, places in zip(
+            self.at.tolist(), self._shares, self._places, strict=True
+        ):
             squares.append(share @ (estimates[places] - frequency) ** 2)
         return np.asarray(np.array(squares) - self.biases(distances) ** 2)
 

@@ -13,7 +13,14 @@ import numpy as np
 from dpsample.answers.selection import Selection
 from dpsample.answers.tokens import TokenView
 from dpsample.estimators.measures import FREQUENCY, KEYS, Form, Measure
-from dpsample.estimators.reported import Bools, Reported, Selected, least_of_tokens, sum_of_reported, token_values
+from dpsample.estimators.reported import (
+    Bools,
+    Reported,
+    Selected,
+    least_of_tokens,
+    sum_of_reported,
+    token_values,
+)
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints
@@ -62,7 +69,10 @@ class ReportedSums:
         if self.measure == KEYS:
             return [known_number(float(tally.weights.sum())) for tally in tallies]
         if self.measure.form is Form.AT_LEAST:
-            return [self.number_reaching(rows, weights) for rows, weights in selection.weighted_rows()[1]]
+            return [
+                self.number_reaching(rows, weights)
+                for rows, weights in selection.weighted_rows()[1]
+            ]
         if not any(tally.total for tally in tallies):
             return [NOTHING for _ in tallies]
         some_have_one_key = any(tally.total == 1 for tally in tallies)
@@ -101,7 +111,10 @@ class ReportedSums:
 
     def _of_one_key(self, rows: Ints, weight: float) -> Reported:
         """What one key has, as in the release's table."""
-        ends = [weight * float(self._of(frequency)[0]) for frequency in self.view.frequencies(rows, self.level)]
+        ends = [
+            weight * float(self._of(frequency)[0])
+            for frequency in self.view.frequencies(rows, self.level)
+        ]
         return Reported(ends[0], math.nan, min(ends), max(ends))
 
     def _coordinated(self, cells: Ints, added: Ints, weights: Floats) -> Reported:
@@ -129,7 +142,9 @@ class ReportedSums:
     def _together(self, keys: Selected) -> Reported:
         """The sum over several keys."""
         largest = 1 << int(keys.tokens.max()).bit_length()
-        return sum_of_reported(keys, token_values(self.view.sanitized_as, self.measure, largest), self.level)
+        return sum_of_reported(
+            keys, token_values(self.view.sanitized_as, self.measure, largest), self.level
+        )
 
     def _of(self, frequencies: Ints) -> Floats:
         """The measure of frequencies that need not be whole."""

@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsample.answers.expressions import Bytes, check_expression, listed, one_line, pinned_columns, quoted
+from dpsample.answers.expressions import (
+    Bytes,
+    check_expression,
+    listed,
+    one_line,
+    pinned_columns,
+    quoted,
+)
 from dpsample.answers.question import Attributes, By, Question, Weight, Where
 from dpsample.errors import InvalidValue
 from dpsample.estimators.tally import Tally
@@ -29,7 +36,18 @@ if TYPE_CHECKING:
     import duckdb
 
 _OURS = "token:"  # begins the names of internal columns, so that no expression can name them
-_NUMERIC = ("TINYINT", "SMALLINT", "INT", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIGNUM")
+_NUMERIC = (
+    "TINYINT",
+    "SMALLINT",
+    "INT",
+    "BIGINT",
+    "HUGEINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+    "BOOLEAN",
+    "BIGNUM",
+)
 
 
 _AS_TEXT = 64  # bytes of a number or a date as text; of each byte of a list
@@ -118,7 +136,9 @@ class Selection:
         self._has_cells = rows.cells is not None
         if rows.cells is not None:
             self._own[f"{_OURS}cell"] = pa.array(rows.cells)
-        self._joined: dict[str, tuple[str, pa.Table]] = {}  # name -> kind of join, table; on the key columns
+        self._joined: dict[
+            str, tuple[str, pa.Table]
+        ] = {}  # name -> kind of join, table; on the key columns
         if attributes is not None:
             self._joined["attributes"] = "LEFT", _attributes(attributes, self._keys.schema)
             self._refuse_repeated("attributes")
@@ -127,14 +147,21 @@ class Selection:
         _refuse_taken(self.columns, rows.taken)
         self._used: set[str] = set()
         self._weight = self._number(weight)
-        self._where = self._condition(where)  # after it: a list of keys leaves rows out, and functions see all
+        self._where = self._condition(
+            where
+        )  # after it: a list of keys leaves rows out, and functions see all
         texts: list[Any] = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
         if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
-            raise InvalidValue("by must be a column or an SQL expression, or several different ones", "name columns")
+            raise InvalidValue(
+                "by must be a column or an SQL expression, or several different ones",
+                "name columns",
+            )
         self._by = {text: self._expression("by", text) for text in texts}
         self._names = where if isinstance(where, str) else None
         self.weighted = weight is not None
-        self._is_everything = where is None and weight is None and by is None  # each row once: no query is needed
+        self._is_everything = (
+            where is None and weight is None and by is None
+        )  # each row once: no query is needed
 
     @staticmethod
     def of(rows: Rows, question: Question) -> "Selection":
@@ -147,7 +174,11 @@ class Selection:
         keys = {name.lower() for name in self._keys.column_names}
         if "chosen" in self._joined and not self._by:
             return len(self._joined["chosen"][1]) == 1
-        pinned = pinned_columns(self._names, syntax) if self._names and self._names not in self.columns else set()
+        pinned = (
+            pinned_columns(self._names, syntax)
+            if self._names and self._names not in self.columns
+            else set()
+        )
         return keys <= pinned | {text.lower() for text in self._by if text in self.columns}
 
     @property
@@ -182,7 +213,9 @@ class Selection:
                 _check_weights(weights, weights * weights)
         return groups, [(rows, weights) for rows, weights in found]
 
-    def _by_group(self, columns: dict[str, str], aggregated: str = "") -> tuple[pa.Table, list[list[Any]]]:
+    def _by_group(
+        self, columns: dict[str, str], aggregated: str = ""
+    ) -> tuple[pa.Table, list[list[Any]]]:
         """Return the groups, and the values of columns in each, ordered by the first of them.
 
         `columns` are SQL of the columns by their names. Keys without a weight are left out.
@@ -269,8 +302,12 @@ class Selection:
         kind = str(self._run(query, failed, where="true", run=lambda result: result.types[0]))
         given = f"{quoted(text)} is of type {kind}"
         if what == "where" and kind != "BOOLEAN":
-            raise InvalidValue(f"where must be true or false for each key, but {given}", "compare it")
-        if what == "weight" and not any(kind.removeprefix("U").startswith(name) for name in _NUMERIC):
+            raise InvalidValue(
+                f"where must be true or false for each key, but {given}", "compare it"
+            )
+        if what == "weight" and not any(
+            kind.removeprefix("U").startswith(name) for name in _NUMERIC
+        ):
             raise InvalidValue(f"weight must be a number, but {given}", "cast it, or leave it out")
         return expression
 
@@ -319,7 +356,10 @@ class Selection:
                     "write [('Oslo', 1), ...], or an SQL expression",
                 )
             columns = [[value[n] for value in values] for n in range(width)]
-        arrays = [_array(what, column, field.type) for column, field in zip(columns, self._keys.schema, strict=True)]
+        arrays = [
+            _array(what, column, field.type)
+            for column, field in zip(columns, self._keys.schema, strict=True)
+        ]
         return pa.table(arrays, self._keys.column_names)
 
     def _refuse_repeated(self, name: str) -> None:
@@ -327,7 +367,10 @@ class Selection:
         with connect({name: self._joined[name][1]}) as connection:
             query = f"SELECT 1 FROM {name} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
             if connection.execute(query).fetchall():
-                raise InvalidValue(f"{name} must have each key once, and one is there twice", "aggregate them by key")
+                raise InvalidValue(
+                    f"{name} must have each key once, and one is there twice",
+                    "aggregate them by key",
+                )
 
     def _run(
         self,
@@ -344,9 +387,13 @@ class Selection:
             if self._joined or name in self._used:  # only these are read
                 own = own.append_column(name, self._keys[name])
         keys = ", ".join(map(quoted_name, self._keys.column_names))
-        joins = "".join(f" {kind} JOIN {name} USING ({keys})" for name, (kind, _) in self._joined.items())
+        joins = "".join(
+            f" {kind} JOIN {name} USING ({keys})" for name, (kind, _) in self._joined.items()
+        )
         selected = f"SELECT * FROM own{joins} WHERE {self._where if where is None else where}"
-        with connect({"own": own, **{name: table for name, (_, table) in self._joined.items()}}) as connection:
+        with connect(
+            {"own": own, **{name: table for name, (_, table) in self._joined.items()}}
+        ) as connection:
             try:
                 return run(connection.sql(f"WITH rows AS ({selected}) {query}"))
             except duckdb.Error as error:
@@ -377,7 +424,9 @@ def _attributes(attributes: Attributes, keys: pa.Schema) -> pa.Table:
             "rename the column",
         )
     types = {field.name: field.type for field in keys}  # keys are compared in their own type
-    schema = [field.with_type(types.get(field.name, without_view(field.type))) for field in table.schema]
+    schema = [
+        field.with_type(types.get(field.name, without_view(field.type))) for field in table.schema
+    ]
     try:
         return table.cast(pa.schema(schema))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
@@ -393,15 +442,21 @@ def _read(path: PathLike, keys: pa.Schema) -> pa.Table:
         table = read_foreign(name, {field.name: field.type for field in keys})
     except (OSError, pa.ArrowException) as error:
         found = "nothing there" if isinstance(error, FileNotFoundError) else one_line(str(error))
-        raise InvalidValue(f"the attributes {name!r} cannot be read: {found}", "check the path and the file") from None
+        raise InvalidValue(
+            f"the attributes {name!r} cannot be read: {found}", "check the path and the file"
+        ) from None
     if table is None:
-        raise InvalidValue(f"attributes must be a .parquet, .csv or .arrow file, not {name!r}", "convert it")
+        raise InvalidValue(
+            f"attributes must be a .parquet, .csv or .arrow file, not {name!r}", "convert it"
+        )
     return table
 
 
 def _check_weights(weights: Floats, squares: Floats) -> None:
     if not (np.isfinite(weights).all() and np.isfinite(squares).all()):
-        raise InvalidValue("weights must be finite numbers, and some are not, or are too large", "check the weight")
+        raise InvalidValue(
+            "weights must be finite numbers, and some are not, or are too large", "check the weight"
+        )
 
 
 def _refuse_taken(columns: Iterable[str], numbers: tuple[str, ...]) -> None:
@@ -422,4 +477,6 @@ def _array(what: str, values: Any, type: pa.DataType) -> pa.Array:
             return values.cast(type)
         return pa.array(values, type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise InvalidValue(f"the values of {what} must be of type {type}, and some are not", "convert them") from None
+        raise InvalidValue(
+            f"the values of {what} must be of type {type}, and some are not", "convert them"
+        ) from None

@@ -48,7 +48,9 @@ def combine(*releases: Release) -> "Release | Combined":
     return releases[0] if len(releases) == 1 else Combined(releases)
 
 
-def evidence_of_several(releases: Sequence[Release]) -> SeveralTokens | SeveralMeasured | SeveralKeysOnly:
+def evidence_of_several(
+    releases: Sequence[Release],
+) -> SeveralTokens | SeveralMeasured | SeveralKeysOnly:
     """Return what several releases say together: by the exact laws of tokens if all have them, or as measured."""
     if releases[0].keys_only:
         return SeveralKeysOnly(releases)
@@ -128,7 +130,9 @@ class Combined(Answers):
         if row is None:
             return estimate
         reports = int(self.evidence.reports(np.array([row]))[0])
-        return replace(estimate, notes=(f"reported in {reports:,} of {self.evidence.stated}", *self.cautions))
+        return replace(
+            estimate, notes=(f"reported in {reports:,} of {self.evidence.stated}", *self.cautions)
+        )
 
     @property
     def _estimated(self) -> str:

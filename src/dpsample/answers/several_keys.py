@@ -25,9 +25,14 @@ def keys_of(releases: "Sequence[Release]") -> tuple[pa.Table, Ints]:
            [1, 1]]))
     """
     names = list(releases[0].keys)
-    stacked = pa.concat_tables([release.table.select(names) for release in releases]).combine_chunks()
+    stacked = pa.concat_tables(
+        [release.table.select(names) for release in releases]
+    ).combine_chunks()
     lengths = [len(release) for release in releases]
-    owner, row = np.repeat(np.arange(len(releases)), lengths), np.concatenate([np.arange(n) for n in lengths])
+    owner, row = (
+        np.repeat(np.arange(len(releases)), lengths),
+        np.concatenate([np.arange(n) for n in lengths]),
+    )
     order = pc.sort_indices(stacked, sort_keys=[(name, "ascending") for name in names])
     stacked, order = stacked.take(order), order.to_numpy()
     new = np.zeros(len(stacked), bool)
@@ -44,5 +49,7 @@ def cells_of(releases: "Sequence[Release]", rows: Ints) -> Ints:
     cells = np.zeros_like(rows)
     for n, release in enumerate(releases):
         reported = rows[:, n] >= 0
-        cells[reported, n] = token_cells(release.table["token"], release.grid or 1)[rows[reported, n]]
+        cells[reported, n] = token_cells(release.table["token"], release.grid or 1)[
+            rows[reported, n]
+        ]
     return cells

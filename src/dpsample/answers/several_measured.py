@@ -63,7 +63,9 @@ class MeasuredTokens:
 
     def measured(self, rows: Ints, weights: Floats) -> CountedKeys:
         """Return what was measured of some keys."""
-        return CountedKeys(rows, weights, self.values[rows], self.errors[rows], (), self.least[rows])
+        return CountedKeys(
+            rows, weights, self.values[rows], self.errors[rows], (), self.least[rows]
+        )
 
     @staticmethod
     def of(release: Release) -> "MeasuredTokens":
@@ -80,7 +82,9 @@ class MeasuredTokens:
         values = values - view.added
         if release.terms.known is not None:
             known = KnownEvidence.of(release.table, release.terms).known
-            values[known.places] = known.view.cells / view.scheme.grid - known.added + known.noise.mean
+            values[known.places] = (
+                known.view.cells / view.scheme.grid - known.added + known.noise.mean
+            )
             errors[known.places] = math.sqrt(known.noise.variance)
             least[known.places] = 0
         return MeasuredTokens(values, errors, least)
@@ -88,8 +92,13 @@ class MeasuredTokens:
 
 def centres(cells: Ints, scheme: Scheme) -> tuple[Floats, Floats]:
     """Return the mean and the deviation of the confidence distribution of the frequency of each token."""
-    lower, upper = Law(scheme, cells, 1, upper=False, grid=1), Law(scheme, cells, 1, upper=True, grid=1)
-    values = (lower.means + upper.means - 1) / 2  # an upper end is one less than the frequency that is rejected
+    lower, upper = (
+        Law(scheme, cells, 1, upper=False, grid=1),
+        Law(scheme, cells, 1, upper=True, grid=1),
+    )
+    values = (
+        lower.means + upper.means - 1
+    ) / 2  # an upper end is one less than the frequency that is rejected
     return values, np.sqrt((lower.variances + upper.variances) / 2)
 
 
@@ -102,7 +111,9 @@ class MissedKeys:
 
     releases: Sequence[Drawn]
     missed: NDArray[np.bool_]
-    unbounded: NDArray[np.bool_]  # of releases with a list of keys and no others: nothing is known of a missed key
+    unbounded: NDArray[
+        np.bool_
+    ]  # of releases with a list of keys and no others: nothing is known of a missed key
     before: Floats
 
     def most(self, probability: float) -> Floats:
@@ -120,7 +131,9 @@ class MissedKeys:
 class SeveralMeasured(MeasuredEvidence, SeveralParts):
     """What several releases say of their keys, as measured."""
 
-    def __init__(self, releases: Sequence[Release], located: tuple[pa.Table, Ints] | None = None) -> None:
+    def __init__(
+        self, releases: Sequence[Release], located: tuple[pa.Table, Ints] | None = None
+    ) -> None:
         """Take the keys of all releases, or those that were `located`: with the place of each in each release."""
         self.releases = tuple(releases)
         keys, self.places = located or keys_of(self.releases)  # [key, release]; -1 is not reported
@@ -133,7 +146,10 @@ class SeveralMeasured(MeasuredEvidence, SeveralParts):
     @property
     def _lists_all(self) -> bool:
         """Whether all releases have the same list of known keys, and no others."""
-        only = all(release.terms.known is not None and release.terms.known.only for release in self.releases)
+        only = all(
+            release.terms.known is not None and release.terms.known.only
+            for release in self.releases
+        )
         return only and bool((self.places >= 0).all())
 
     @property
@@ -142,7 +158,9 @@ class SeveralMeasured(MeasuredEvidence, SeveralParts):
         counts = self.releases[0].terms.counts
         if counts is None:
             return ()
-        in_all = set[Amount].intersection(*(set(release.terms.amounts) for release in self.releases))
+        in_all = set[Amount].intersection(
+            *(set(release.terms.amounts) for release in self.releases)
+        )
         return tuple(record for record in counts.amounts if record.amount in in_all)
 
     @property
@@ -195,13 +213,24 @@ class SeveralMeasured(MeasuredEvidence, SeveralParts):
         if not missed.any():
             return None
         unbounded = np.array([silence.only_listed for silence in self.silences])
-        return MissedKeys(self._drawn, missed, unbounded, self._before[rows] if len(rows) else np.zeros(missed.shape))
+        return MissedKeys(
+            self._drawn,
+            missed,
+            unbounded,
+            self._before[rows] if len(rows) else np.zeros(missed.shape),
+        )
 
     @cached_property
     def _drawn(self) -> list[Drawn]:
         """The laws by which releases miss keys; of a coordinated sample, from the first frequency of each key on."""
-        schemes = [Scheme(release.sampling, release.per_key, release.grid or 1) for release in self.releases]
-        return [one._replace(sampling=KeepAll()) if one.sampling.seed is not None else one for one in schemes]
+        schemes = [
+            Scheme(release.sampling, release.per_key, release.grid or 1)
+            for release in self.releases
+        ]
+        return [
+            one._replace(sampling=KeepAll()) if one.sampling.seed is not None else one
+            for one in schemes
+        ]
 
     @cached_property
     def _before(self) -> Floats:

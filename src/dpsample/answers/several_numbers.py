@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsample.estimators.calibrated import SumErrors, estimate_sums, functionals_of, unreported_moments
-from dpsample.estimators.estimate import Below, Estimate, answer, largest_unreported_sum, least_frequency
+from dpsample.estimators.calibrated import (
+    SumErrors,
+    estimate_sums,
+    functionals_of,
+    unreported_moments,
+)
+from dpsample.estimators.estimate import (
+    Below,
+    Estimate,
+    answer,
+    largest_unreported_sum,
+    least_frequency,
+)
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
 from dpsample.estimators.notes import NONE_SELECTED
@@ -29,12 +40,18 @@ if TYPE_CHECKING:
     from dpsample.answers.several_tokens import SeveralTokens
 
 _FREQUENCY, _KEYS = Measure.of("frequency"), Measure.of("keys")
-_FACTORS = (1.0, 1e-2, 1e-3)  # of the number of keys that token values are made for; finer steps gain nothing
+_FACTORS = (
+    1.0,
+    1e-2,
+    1e-3,
+)  # of the number of keys that token values are made for; finer steps gain nothing
 _BIAS = 2.0  # allowance for the bias that is left, in units of its estimate: with 1, intervals at epsilon 0.25 miss it
 Group = tuple[Ints, Floats]  # the keys of a group, by their places, and their weights
 
 
-def numbers_of(combined: "SeveralTokens", keys: Ints, least: int) -> tuple[Estimate, Floats, Floats]:
+def numbers_of(
+    combined: "SeveralTokens", keys: Ints, least: int
+) -> tuple[Estimate, Floats, Floats]:
     """Return the number of keys of the least frequency in some release, what each key adds to it, and its variance."""
     numbers = Numbers(combined, [(keys, np.ones(len(keys)))], least)
     return numbers.answers(0.95)[0], 1 - numbers.absent, numbers.absent**2 - numbers.absent
@@ -54,7 +71,9 @@ class Numbers:
         weights = np.concatenate([np.zeros(0), *(weights for _, weights in members)])
         self.starts = np.cumsum([0, *(len(keys) for keys, _ in members)])
         self.cells = combined.cells[keys]
-        choices = [_Values(combined.releases, self.cells, self.measure, factor) for factor in _FACTORS]
+        choices = [
+            _Values(combined.releases, self.cells, self.measure, factor) for factor in _FACTORS
+        ]
         self.values = min(choices, key=lambda values: values.width(weights))
         self.absent: Floats = self.values.absent  # P
         self.found = [self._estimate(n) for n in range(len(members))]
@@ -66,7 +85,9 @@ class Numbers:
         for n, release in enumerate(self.combined.releases):
             here = self.cells[:, n] > 0
             if here.any():
-                functionals = _functionals(release, self.cells[here, n], _FREQUENCY.from_frequency(self.least), 1.0)
+                functionals = _functionals(
+                    release, self.cells[here, n], _FREQUENCY.from_frequency(self.least), 1.0
+                )
                 distinct, back = np.unique(self.cells[here, n], return_inverse=True)
                 sums[here] += functionals.total.values(distinct)[back]
                 variances[here] += functionals.variance.values(distinct)[back]
@@ -81,7 +102,8 @@ class Numbers:
                 answers.append(answer(found, self.measure, level, self.least, *stated))
             else:
                 most = max(
-                    largest_unreported_sum(scheme_of(r), _KEYS, level, self.least) for r in self.combined.releases
+                    largest_unreported_sum(scheme_of(r), _KEYS, level, self.least)
+                    for r in self.combined.releases
                 )
                 answers.append(nothing(self.combined, level, self.least, most, None))
         return answers
@@ -96,7 +118,9 @@ class Numbers:
             here = self.cells[own, n] > 0
             if here.any():
                 # what keys from below the threshold add here is what no other release has
-                tally = Tally.of(self.cells[own, n][here], (weights * self.values.others[own, n])[here])
+                tally = Tally.of(
+                    self.cells[own, n][here], (weights * self.values.others[own, n])[here]
+                )
                 parts.append(estimate_sums([tally], scheme_of(release), self.measure)[0])
                 unreported = max(unreported, self.values.unreported(n, Tallies.of([tally])))
         slope = float((weights**3 * (P**2 - P**3)).sum())
@@ -117,25 +141,38 @@ class Numbers:
         variance = V + 2 * mean * P * S + mean**2 * (P**2 - P)
         found = _with_errors(weights, variance, np.abs(V) + mean**2 * np.abs(P**2 - P), 0.0)
         bias = self.found[group].bias_allowance * abs(mean)
-        return replace(found, above=float((weights * (S - mean * (1 - P))).sum()), bias_allowance=bias)
+        return replace(
+            found, above=float((weights * (S - mean * (1 - P))).sum()), bias_allowance=bias
+        )
 
 
 class _Values:
     """Token values that count keys, made for a factor of the number of reported keys, and what follows for each key."""
 
-    def __init__(self, releases: "Sequence[Release]", cells: Ints, measure: Measure, factor: float) -> None:
-        missing, bias = np.ones(cells.shape), np.zeros(cells.shape)  # 1 - a, and how much of it may be bias
+    def __init__(
+        self, releases: "Sequence[Release]", cells: Ints, measure: Measure, factor: float
+    ) -> None:
+        missing, bias = (
+            np.ones(cells.shape),
+            np.zeros(cells.shape),
+        )  # 1 - a, and how much of it may be bias
         self._functionals: dict[int, SumFunctionals] = {}
         for n, release in enumerate(releases):
             here = cells[:, n] > 0
             if here.any():
-                functionals = self._functionals[n] = _functionals(release, cells[here, n], measure, factor)
+                functionals = self._functionals[n] = _functionals(
+                    release, cells[here, n], measure, factor
+                )
                 distinct, back = np.unique(cells[here, n], return_inverse=True)
                 missing[here, n] -= functionals.total.values(distinct)[back]
-                places = np.minimum(functionals.calibration.places(distinct), functionals.calibration.table_tokens)
+                places = np.minimum(
+                    functionals.calibration.places(distinct), functionals.calibration.table_tokens
+                )
                 bias[here, n] = np.append(functionals.bias_allowance, 0.0)[places][back]
         self.absent = missing.prod(1)  # P
-        self.others = np.stack([np.delete(missing, n, axis=1).prod(1) for n in range(len(releases))], axis=1)
+        self.others = np.stack(
+            [np.delete(missing, n, axis=1).prod(1) for n in range(len(releases))], axis=1
+        )
         self.bias = _BIAS * (np.abs(self.others) * bias).sum(1)
 
     def width(self, weights: Floats) -> float:
@@ -146,7 +183,11 @@ class _Values:
     def unreported(self, n: int, groups: Tallies) -> float:
         """Return the variance of one more key of a release, which may not have been reported."""
         functionals = self._functionals[n]
-        return float(unreported_moments(groups, functionals.calibration, [functionals.variance.function])[0][0])
+        return float(
+            unreported_moments(groups, functionals.calibration, [functionals.variance.function])[0][
+                0
+            ]
+        )
 
 
 def _functionals(release: "Release", cells: Ints, of: Measure, factor: float) -> SumFunctionals:
@@ -159,7 +200,9 @@ def _with_errors(weights: Floats, variance: Floats, size: Floats, unreported: fl
     """The error of a sum over keys, from an unbiased estimate of the variance of each, and a positive one."""
     ones = np.ones(len(weights), np.int64)
     groups = Tallies(ones, ones, weights, weights**2, np.zeros(1, np.int64))
-    error = SumErrors.of(groups, size, variance, size**2, np.array([unreported * (weights**2).mean()]), TUNING)
+    error = SumErrors.of(
+        groups, size, variance, size**2, np.array([unreported * (weights**2).mean()]), TUNING
+    )
     return SumEstimate(
         0.0,
         math.sqrt(float(error.variance[0])),
@@ -170,7 +213,9 @@ def _with_errors(weights: Floats, variance: Floats, size: Floats, unreported: fl
     )
 
 
-def nothing(combined: "SeveralTokens", level: float, least: int, most: float, below: Below | None) -> Estimate:
+def nothing(
+    combined: "SeveralTokens", level: float, least: int, most: float, below: Below | None
+) -> Estimate:
     """Return the answer about keys of which none was reported."""
     known = math.nan, 0.0, most, level, 0.0, 0, combined.detection_threshold
     guaranteed = all(least >= least_frequency(scheme_of(r)) for r in combined.releases)

@@ -118,9 +118,13 @@ def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> 
         own, _, lows, highs = evidence.estimates_of(keys, level)
         value = _quantile(own, counts, shares)
         # of the number of keys up to the quantile, less its share of all keys
-        distances = [np.where(own <= x, 1 - share, share) for x, share in zip(value, shares, strict=True)]
+        distances = [
+            np.where(own <= x, 1 - share, share) for x, share in zip(value, shares, strict=True)
+        ]
         variance = np.array([variances @ distance**2 for distance in distances])
-        error = z * np.sqrt(np.maximum(variance, 0.0)) + (1 - shares) * (number.high - number.low) / 2
+        error = (
+            z * np.sqrt(np.maximum(variance, 0.0)) + (1 - shares) * (number.high - number.low) / 2
+        )
         moved = (error + TUNING.single_key_allowance) / number.value
         low = np.minimum(_quantile(lows, counts, (shares - moved).clip(0, 1)), value)
         high = np.maximum(_quantile(highs, counts, (shares + moved).clip(0, 1)), value)
@@ -129,7 +133,9 @@ def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> 
     about = f"of frequencies over {evidence.stated}, of keys of frequency {least:,} or more in at least one"
     error = np.where(np.isnan(value), math.nan, (high - low) / (2 * z))
     guaranteed = detectable and not blurred and number.value > 0
-    return Quantiles(KeyEstimates(value, error, low, high), len(keys), guaranteed, (note, about), least)
+    return Quantiles(
+        KeyEstimates(value, error, low, high), len(keys), guaranteed, (note, about), least
+    )
 
 
 def _quantile(values: Floats, weights: Floats, shares: Floats) -> Floats:
@@ -156,7 +162,9 @@ class _Competitors(NamedTuple):
         evidence, rows = keys.evidence, keys.rows[near]
         reports = np.maximum(evidence.reports(rows), 1)
         likely = np.rint(np.maximum(evidence.totals.reported[rows] / reports, 1)).astype(np.int64)
-        absent = np.ones(len(likely))  # by all releases, of a key of this frequency in as many releases
+        absent = np.ones(
+            len(likely)
+        )  # by all releases, of a key of this frequency in as many releases
         for n, part in enumerate(evidence.parts):
             sampling, per_key, _ = part.view.scheme
             missed = reporting_probabilities(likely, sampling, per_key, complement=True)

@@ -46,14 +46,24 @@ class SeveralParts:
         terms = self.releases[0].terms
         if terms.unit == "element":
             return ()
-        return (USER_DAYS,) if terms.max_keys is None else (USER_DAYS, Bound(terms.max_keys, None).note())
+        return (
+            (USER_DAYS,)
+            if terms.max_keys is None
+            else (USER_DAYS, Bound(terms.max_keys, None).note())
+        )
 
     def unreported_by_all(self, level: float) -> Estimate:
         """Bound the frequency over all releases of a key that none of them reports."""
         closed = any(silence.only_listed for silence in self.silences)
-        most = math.inf if closed else float(largest_unreported(self.releases, np.array([1 - level]))[0])
+        most = (
+            math.inf
+            if closed
+            else float(largest_unreported(self.releases, np.array([1 - level]))[0])
+        )
         below = int(most) + 1 if math.isfinite(most) else None
-        discovered = [silence for silence in self.silences if silence.discovered or silence.only_listed]
+        discovered = [
+            silence for silence in self.silences if silence.discovered or silence.only_listed
+        ]
         stated = (discovered or self.silences)[0]
         return Estimate(
             math.nan,

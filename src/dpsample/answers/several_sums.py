@@ -16,7 +16,12 @@ from dpsample.answers.question import Question
 from dpsample.answers.reported import ONE_KEY, ReportedSums, added_reported, number_between
 from dpsample.answers.selection import Selection
 from dpsample.answers.several_numbers import Group, Numbers, nothing, scheme_of
-from dpsample.answers.token_sums import MeanParts, least_of_keys, unknown_mean, without_extrapolation
+from dpsample.answers.token_sums import (
+    MeanParts,
+    least_of_keys,
+    unknown_mean,
+    without_extrapolation,
+)
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import estimate_sums, extrapolated_sums
 from dpsample.estimators.calibration import Calibration
@@ -56,8 +61,14 @@ def total(combined: "SeveralTokens", question: Question) -> Groups:
         return _groups(combined, groups, found, note)
     totals = [part.total for part in combined.parts]
     may_need_total = question.is_plain_sum and question.where is None and None in totals
-    answers = _with_reported(_sums(combined, members, least, level), _in_reported_keys(combined, members, level))
-    answers = answers if question.extrapolate else [without_extrapolation(one, may_need_total) for one in answers]
+    answers = _with_reported(
+        _sums(combined, members, least, level), _in_reported_keys(combined, members, level)
+    )
+    answers = (
+        answers
+        if question.extrapolate
+        else [without_extrapolation(one, may_need_total) for one in answers]
+    )
     note = (
         f"over {combined.stated}: each counts the keys that it reports, and in all keys those that have frequency "
         f"{least:,} or more in it"
@@ -106,9 +117,8 @@ def mean(combined: "SeveralTokens", question: Question) -> Groups:
         overcount = numbers.found[n].overcount(level)
         parts = MeanParts(s, number, deviations, overcount, max(value - least, 0.0), detectable)
         answers.append(parts.mean(value, low, high))
-    note = (
-        f"over {combined.stated}: elements in those in which a key has frequency {least:,} or more, for each such key"
-    )
+    counted = f"elements in those in which a key has frequency {least:,} or more"
+    note = f"over {combined.stated}: {counted}, for each such key"
     return _groups(combined, groups, answers, note)
 
 
@@ -118,7 +128,9 @@ def _names_keys(question: Question, selection: Selection, members: Sequence[Grou
     return plain and selection.names_keys and all(len(keys) == 1 for keys, _ in members)
 
 
-def _sums(combined: "SeveralTokens", members: Sequence[Group], least: int, level: float) -> list[Estimate]:
+def _sums(
+    combined: "SeveralTokens", members: Sequence[Group], least: int, level: float
+) -> list[Estimate]:
     """The sums of frequencies of groups: those of the releases, added."""
     measure = FREQUENCY.from_frequency(least)
     parts: list[list[SumEstimate]] = [[] for _ in members]
@@ -140,7 +152,9 @@ def _sums(combined: "SeveralTokens", members: Sequence[Group], least: int, level
         for at, one in zip(here, found, strict=True):
             parts[at].append(one)
     answers: list[Estimate] = []
-    for (keys, weights), own, rest, most in zip(members, parts, below.tolist(), empty.tolist(), strict=True):
+    for (keys, weights), own, rest, most in zip(
+        members, parts, below.tolist(), empty.tolist(), strict=True
+    ):
         if not own:
             answers.append(nothing(combined, level, least, most, Below()))
             continue
@@ -151,15 +165,20 @@ def _sums(combined: "SeveralTokens", members: Sequence[Group], least: int, level
     return answers
 
 
-def _named(combined: "SeveralTokens", members: Sequence[Group], measure: Measure, level: float) -> list[Estimate]:
+def _named(
+    combined: "SeveralTokens", members: Sequence[Group], measure: Measure, level: float
+) -> list[Estimate]:
     """The frequency of each named key over all releases, or 1 for a number of keys."""
     keys, weights = (np.concatenate(column) for column in zip(*members, strict=True))
     value, _, low, high = combined.estimates_of(keys, level)
-    value, low, high = (weights * measure(np.minimum(i, 2.0**62).astype(np.int64)) for i in (value, low, high))
+    value, low, high = (
+        weights * measure(np.minimum(i, 2.0**62).astype(np.int64)) for i in (value, low, high)
+    )
     low, high = np.minimum(low, high), np.maximum(low, high)
     rows = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
     return [
-        Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=combined.detection_threshold) for v, a, b in rows
+        Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=combined.detection_threshold)
+        for v, a, b in rows
     ]
 
 
@@ -167,7 +186,9 @@ def _with_reported(answers: Sequence[Estimate], parts: Sequence[Reported]) -> li
     return [replace(one, reported=own) for one, own in zip(answers, parts, strict=True)]
 
 
-def _number(combined: "SeveralTokens", keys: Ints, weights: Floats, measure: Measure, level: float) -> Reported:
+def _number(
+    combined: "SeveralTokens", keys: Ints, weights: Floats, measure: Measure, level: float
+) -> Reported:
     """The number of reported keys, which is known, or of those that have a frequency or more in some release.
 
     The latter by intervals that all hold at once: of the keys that have it for certain, and of those that may.
@@ -187,7 +208,9 @@ def _number(combined: "SeveralTokens", keys: Ints, weights: Floats, measure: Mea
     return number_between(weights, value, certain, possible)
 
 
-def _in_reported_keys(combined: "SeveralTokens", members: Sequence[Group], level: float) -> list[Reported]:
+def _in_reported_keys(
+    combined: "SeveralTokens", members: Sequence[Group], level: float
+) -> list[Reported]:
     """What each release has in the keys that it reports, added: their errors are independent."""
     answers = []
     for keys, weights in members:
@@ -195,19 +218,28 @@ def _in_reported_keys(combined: "SeveralTokens", members: Sequence[Group], level
             [one] = _named(combined, [(keys, weights)], FREQUENCY, level)
             answers.append(Reported(one.value, math.nan, one.low, one.high))
         else:
-            parts = [_of_release(combined, n, keys, weights, level) for n in range(len(combined.releases))]
+            parts = [
+                _of_release(combined, n, keys, weights, level)
+                for n in range(len(combined.releases))
+            ]
             answers.append(added_reported(parts))
     return answers
 
 
-def _of_release(combined: "SeveralTokens", n: int, keys: Ints, weights: Floats, level: float) -> Reported:
+def _of_release(
+    combined: "SeveralTokens", n: int, keys: Ints, weights: Floats, level: float
+) -> Reported:
     """What one release has in those of some keys that it reports."""
     cells = combined.cells[keys, n]
     here = cells > 0
-    return ReportedSums(combined.parts[n].view, FREQUENCY, level).of_tokens(cells[here], weights[here])
+    return ReportedSums(combined.parts[n].view, FREQUENCY, level).of_tokens(
+        cells[here], weights[here]
+    )
 
 
-def _tallies(combined: "SeveralTokens", n: int, members: Sequence[Group]) -> tuple[list[Tally], list[int]]:
+def _tallies(
+    combined: "SeveralTokens", n: int, members: Sequence[Group]
+) -> tuple[list[Tally], list[int]]:
     """The tallies of the groups that have a key in one release, and which they are."""
     tallies, groups = [], []
     for group, (keys, weights) in enumerate(members):
@@ -218,13 +250,17 @@ def _tallies(combined: "SeveralTokens", n: int, members: Sequence[Group]) -> tup
     return tallies, groups
 
 
-def _groups(combined: "SeveralTokens", groups: pa.Table, answers: list[Estimate], note: str = "") -> Groups:
+def _groups(
+    combined: "SeveralTokens", groups: pa.Table, answers: list[Estimate], note: str = ""
+) -> Groups:
     return Groups(groups, answers, (*((note,) if note else ()), *combined.remarks))
 
 
 def _added_below(parts: Sequence[Below]) -> Below:
     value = sum(part.value for part in parts)
-    down, up = (math.hypot(*(getattr(part, end) - part.value for part in parts)) for end in ("low", "high"))
+    down, up = (
+        math.hypot(*(getattr(part, end) - part.value for part in parts)) for end in ("low", "high")
+    )
     return Below("known", value, max(value - down, 0.0), value + up)
 
 
@@ -243,11 +279,14 @@ def _least_in_one(scheme: Scheme, question: Question) -> int:
 
 def _not_additive(measure: Measure) -> InvalidValue:
     return InvalidValue(
-        f"{measure} does not add up over several releases", "ask for frequency, keys or at-least:T, or ask each release"
+        f"{measure} does not add up over several releases",
+        "ask for frequency, keys or at-least:T, or ask each release",
     )
 
 
 def _check_calibrated(combined: "SeveralTokens", question: Question) -> None:
     question.require_default_estimator("sums over several releases")
     if not all(Calibration.of(part.view.scheme).feasible for part in combined.parts):
-        raise InvalidValue("epsilon is too small for calibrated sums over several releases", "ask each release")
+        raise InvalidValue(
+            "epsilon is too small for calibrated sums over several releases", "ask each release"
+        )

@@ -178,7 +178,9 @@ class KeyTotals:
         return np.minimum(low, values), np.maximum(high, values)
 
 
-def most_unreported(releases: Sequence[Drawn], missed: NDArray[np.bool_], probabilities: Floats) -> Floats:
+def most_unreported(
+    releases: Sequence[Drawn], missed: NDArray[np.bool_], probabilities: Floats
+) -> Floats:
     """Return the most elements of each key in the releases that miss it, for each probability: [key, probability]."""
     distinct, place = np.unique(missed, axis=0, return_inverse=True)
     bounds = np.zeros((len(distinct), len(probabilities)))
@@ -192,7 +194,9 @@ def most_unreported(releases: Sequence[Drawn], missed: NDArray[np.bool_], probab
 def blocks(keys: int, sides: Sequence[Sequence[Drawn]]) -> Iterator[slice]:
     """Yield slices of this number of keys, whose confidence distributions fit into memory."""
     grid = max(release.grid or 1 for releases in sides for release in releases)
-    points = sum(support_length(release.per_key) for releases in sides for release in releases) * grid
+    points = (
+        sum(support_length(release.per_key) for releases in sides for release in releases) * grid
+    )
     size = max(1, _BLOCK // points)
     for start in range(0, keys, size):
         yield slice(start, start + size)

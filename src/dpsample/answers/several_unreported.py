@@ -46,7 +46,10 @@ def largest_unreported(releases: Sequence[Drawn], probabilities: Floats) -> Floa
     """
     if len(releases) == 1:
         release = releases[0]
-        reached = [frequency_reaching(1 - p, release.sampling, release.per_key) for p in probabilities.tolist()]
+        reached = [
+            frequency_reaching(1 - p, release.sampling, release.per_key)
+            for p in probabilities.tolist()
+        ]
         return np.array([math.inf if i is None else i - 1.0 for i in reached])
     schemes = [(release.sampling, release.per_key) for release in releases]
     most = _most(tuple(sorted(schemes, key=repr)))
@@ -72,13 +75,17 @@ def _most_of_one(sampling: Sampling, privacy: PerKey) -> Floats:
     end = min(sampling.largest, 1 << 60) if last is None else last
     i = np.unique(np.geomspace(1, end, _POINTS).astype(np.int64))
     absent = reporting_probabilities(i, sampling, privacy, complement=True)
-    upto = np.append(i - 1.0, math.inf if last is None else end)  # each point stands for those up to the next one
+    upto = np.append(
+        i - 1.0, math.inf if last is None else end
+    )  # each point stands for those up to the next one
     taken = -np.log(np.maximum(absent, 1e-300))
     steps = _STEP * np.arange(int(-math.log(SMALLEST) / _STEP) + 64)
     return np.asarray(upto[np.searchsorted(taken, steps, side="right")])
 
 
-def expected_unreported(releases: Sequence[Drawn], reported: Floats, cells: Ints) -> tuple[Floats, Floats]:
+def expected_unreported(
+    releases: Sequence[Drawn], reported: Floats, cells: Ints
+) -> tuple[Floats, Floats]:
     """Return what each key has, in the mean, in the releases that do not report it, and the variance of that.
 
     `reported` is the sum of its estimates in those that do. The key is taken to occur in a share of the releases,
@@ -88,7 +95,9 @@ def expected_unreported(releases: Sequence[Drawn], reported: Floats, cells: Ints
     """
     times = (cells > 0).sum(1)
     mean = reported / np.maximum(times, 1)
-    drawn = np.maximum(np.rint(mean[:, None] + np.sqrt(mean)[:, None] * _NODES), 0.0).astype(np.int64)  # [key, node]
+    drawn = np.maximum(np.rint(mean[:, None] + np.sqrt(mean)[:, None] * _NODES), 0.0).astype(
+        np.int64
+    )  # [key, node]
     weights = _WEIGHTS / _WEIGHTS.sum()
     missed, first, second = np.zeros((3, *cells.shape))
     likelihood = _BEFORE * _SHARES ** times[:, None]  # [key, share]
@@ -97,7 +106,9 @@ def expected_unreported(releases: Sequence[Drawn], reported: Floats, cells: Ints
         absent = reporting_probabilities(at, release.sampling, release.per_key, complement=True)
         absent = np.where(drawn > 0, absent, 1.0) * weights
         missed[:, n] = absent.sum(1)
-        first[:, n], second[:, n] = ((absent * drawn.astype(np.float64) ** power).sum(1) for power in (1, 2))
+        first[:, n], second[:, n] = (
+            (absent * drawn.astype(np.float64) ** power).sum(1) for power in (1, 2)
+        )
         unseen = 1 - _SHARES * (1 - missed[:, n, None])
         likelihood *= np.where(cells[:, n, None] > 0, 1.0, unseen)
     likelihood /= likelihood.sum(1, keepdims=True)

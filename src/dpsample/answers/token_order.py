@@ -150,7 +150,9 @@ class TokenKeys(Keys):
         most_above = self._number_reaching(least + 1, level).high
         return 1 + fewest_above, 1 + most_above
 
-    def _competitors(self, low: int, high: int | None, without: int | None = None) -> "_Competitors":
+    def _competitors(
+        self, low: int, high: int | None, without: int | None = None
+    ) -> "_Competitors":
         """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
         scheme, tokens = self.view.scheme, self.tally.cells
         first = first_frequency(tokens, scheme.grid)
@@ -194,7 +196,9 @@ class KeyLaws:
     @property
     def deviation(self) -> Floats:
         """The standard deviation of each law."""
-        above_lowest = self.frequencies - self.frequencies[:, :1]  # frequencies may be large, their differences small
+        above_lowest = (
+            self.frequencies - self.frequencies[:, :1]
+        )  # frequencies may be large, their differences small
         mean = (above_lowest * self.p).sum(1, keepdims=True)
         return np.asarray(np.sqrt(((above_lowest - mean) ** 2 * self.p).sum(1)))
 
@@ -320,7 +324,10 @@ class _Competitors(NamedTuple):
         for values, counts, place in self.draws():
             kth, following = _largest(values, counts, k), _largest(values, counts, k + 1)
             ours = place >= 0
-            inside = np.bincount(place[ours], (counts * (values >= kth))[ours], len(self.cells)) / self.counts
+            inside = (
+                np.bincount(place[ours], (counts * (values >= kth))[ours], len(self.cells))
+                / self.counts
+            )
             reach = self.laws.reaching(kth, tokens)
             further = reach if following == kth else self.laws.reaching(following, tokens)
             probabilities += reach + inside[tokens] * (further - reach)

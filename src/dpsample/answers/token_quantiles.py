@@ -17,11 +17,17 @@ from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
 
-CONSERVATIVE = "these intervals are conservative: how much of the spread is noise of tokens is not known"
-NO_KEY = Note("no selected key is that frequent", advice="at_least (--at-least) takes in rarer ones")
+CONSERVATIVE = (
+    "these intervals are conservative: how much of the spread is noise of tokens is not known"
+)
+NO_KEY = Note(
+    "no selected key is that frequent", advice="at_least (--at-least) takes in rarer ones"
+)
 
 
-def quantiles(tally: Tally, scheme: Scheme, shares: Floats, least: int, level: float, detectable: bool) -> Quantiles:
+def quantiles(
+    tally: Tally, scheme: Scheme, shares: Floats, least: int, level: float, detectable: bool
+) -> Quantiles:
     """Return the quantiles of the keys from the least frequency on: an answer with errors and notes.
 
     `detectable` says whether most keys at the least frequency are reported.
@@ -91,7 +97,9 @@ def estimate_quantiles(
     number_with_bounds = (number.value, *number.interval(level))
     values, low, high = estimated.quantiles(shares, least, level, number_with_bounds)
     overcount = number.overcount(level)[1]
-    ends = narrow_quantile_intervals(tally, estimated.calibration, shares, least, level, overcount, (low, high))
+    ends = narrow_quantile_intervals(
+        tally, estimated.calibration, shares, least, level, overcount, (low, high)
+    )
     low, high = ends
     blurred = not number.extrapolation_is_negligible
     return QuantileEstimates(values.clip(low, high), low, high, keys, blurred, few)

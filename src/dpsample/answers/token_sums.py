@@ -42,7 +42,13 @@ _NEEDS_A_TOTAL = "; a private total would tell: release with total=True (--with-
 class TokenEvidence(Evidence):
     """What a release says whose keys have tokens."""
 
-    def __init__(self, view: TokenView, silence: Silence, total: Total | None = None, bound: "Bound | None" = None):
+    def __init__(
+        self,
+        view: TokenView,
+        silence: Silence,
+        total: Total | None = None,
+        bound: "Bound | None" = None,
+    ):
         self.view, self.silence, self.total, self.bound = view, silence, total, bound
         self.rows: Rows = view.rows
 
@@ -66,13 +72,18 @@ class TokenEvidence(Evidence):
         measure = question.measure
         selection = Selection.of(self.rows, question)
         groups, tallies = selection.tallies()
-        in_reported_keys = ReportedSums(self.view, measure, question.level).of_groups(selection, tallies)
+        in_reported_keys = ReportedSums(self.view, measure, question.level).of_groups(
+            selection, tallies
+        )
         if names_reported_keys(question, selection, tallies):
             in_all_keys = self._of_named_keys(question, selection)
             in_reported_keys = [replace(own, others=ONE_KEY) for own in in_reported_keys]
         else:
             in_all_keys = self._sums(question, tallies)
-        found = [replace(one, reported=own) for one, own in zip(in_all_keys, in_reported_keys, strict=True)]
+        found = [
+            replace(one, reported=own)
+            for one, own in zip(in_all_keys, in_reported_keys, strict=True)
+        ]
         if question.is_plain_sum:
             found = [self._with_total(question, selection, one) for one in found]
         everything = question.is_plain_sum and question.where is None
@@ -82,13 +93,17 @@ class TokenEvidence(Evidence):
         """The sums over the keys from the least frequency on, reported or not."""
         measure = question.measure
         least = least_summed(self.view.scheme, question)
-        found = estimates(tallies, self.view.scheme, measure, question.chosen_estimator, question.level, least)
+        found = estimates(
+            tallies, self.view.scheme, measure, question.chosen_estimator, question.level, least
+        )
         if question.extrapolate:
             return found
         may_need_total = self.total is None and question.is_plain_sum and question.where is None
         return [without_extrapolation(one, may_need_total) for one in found]
 
-    def _of_named_keys(self, question: Question, selection: Selection, weighted: bool = True) -> list[Estimate]:
+    def _of_named_keys(
+        self, question: Question, selection: Selection, weighted: bool = True
+    ) -> list[Estimate]:
         """The frequency of each named key, as in the release's table, or what a measure makes of it."""
         groups = selection.weighted_rows()[1]
         rows = np.concatenate([places for places, _ in groups])
@@ -107,7 +122,12 @@ class TokenEvidence(Evidence):
         found = replace(found, share=found.value / float(self.total.value))
         if question.where is not None or not found.guaranteed or found.below is None:
             return found
-        return replace(found, below=self.known_below(selection, least_summed(self.view.scheme, question), found.level))
+        return replace(
+            found,
+            below=self.known_below(
+                selection, least_summed(self.view.scheme, question), found.level
+            ),
+        )
 
     def known_below(self, selection: Selection, least: int, level: float) -> Below:
         """Return what keys below the least frequency hold: the private total minus the sum over the others.
@@ -144,7 +164,10 @@ class TokenEvidence(Evidence):
         options = (question.chosen_estimator, level, least)
         sums = estimates(tallies, scheme, summed, *options)
         numbers = estimates(tallies, scheme, counted, *options)
-        values = [s.value / n.value if n.value > 0 else math.nan for s, n in zip(sums, numbers, strict=True)]
+        values = [
+            s.value / n.value if n.value > 0 else math.nan
+            for s, n in zip(sums, numbers, strict=True)
+        ]
         if any(math.isnan(n.standard_error) for n in numbers):
             return [unknown_mean(value, n, least) for value, n in zip(values, numbers, strict=True)]
 
@@ -223,7 +246,9 @@ class MeanParts:
     sums: Estimate
     keys: Estimate  # their number
     deviations: SumEstimate  # the sum of the keys' deviations from the mean
-    overcount: tuple[float, float]  # how many keys from below the least frequency were counted, and an upper bound
+    overcount: tuple[
+        float, float
+    ]  # how many keys from below the least frequency were counted, and an upper bound
     rise: float  # by how much the mean is above keys at the least frequency
     detectable: bool  # whether most keys at the least frequency are reported
 
@@ -245,7 +270,12 @@ class MeanParts:
         low = max(min(low, value), min(value, 0.0))
 
         negligible = deviations.tuning.negligible_extrapolation * deviations.standard_error
-        guaranteed = self.detectable and self.sums.guaranteed and keys.guaranteed and counted * rise <= negligible
+        guaranteed = (
+            self.detectable
+            and self.sums.guaranteed
+            and keys.guaranteed
+            and counted * rise <= negligible
+        )
         notes: tuple[str, ...] = ()
         if not guaranteed:
             notes = (blurred_note(keys.at_least) if self.detectable else HIDDEN,)
@@ -258,7 +288,9 @@ class MeanParts:
 
 def unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:
     """Return a mean without an interval."""
-    unknown = replace(keys, value=value, standard_error=math.nan, low=-math.inf, high=math.inf, guaranteed=False)
+    unknown = replace(
+        keys, value=value, standard_error=math.nan, low=-math.inf, high=math.inf, guaranteed=False
+    )
     return replace(unknown, at_least=least, below=None)
 
 
@@ -275,12 +307,16 @@ def names_reported_keys(question: Question, selection: Selection, tallies: Seque
     return plain and selection.names_keys and all(tally.total == 1 for tally in tallies)
 
 
-def estimates_of_named_keys(ends: Sequence[Floats], level: float, threshold: int | None) -> list[Estimate]:
+def estimates_of_named_keys(
+    ends: Sequence[Floats], level: float, threshold: int | None
+) -> list[Estimate]:
     """Return the estimates of single keys: from values, and the ends of intervals in any order."""
     estimates = []
     for value, *interval in np.transpose(ends).tolist():
         low, high = min(interval), max(interval)
-        estimates.append(Estimate(value, math.nan, low, high, level, keys=1, detection_threshold=threshold))
+        estimates.append(
+            Estimate(value, math.nan, low, high, level, keys=1, detection_threshold=threshold)
+        )
     return estimates
 
 

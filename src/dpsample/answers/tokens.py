@@ -16,7 +16,9 @@ from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Ints
 from dpsample.scheme.scheme import Scheme
 
-Ends = Sequence[Any]  # values, lower ends and upper ends of intervals: three arrays of numbers, one for each key
+Ends = Sequence[
+    Any
+]  # values, lower ends and upper ends of intervals: three arrays of numbers, one for each key
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,9 @@ class TokenView:
     def take(self, places: Ints, added: int = 0) -> "TokenView":
         """Return some of these keys, with elements added to their tokens."""
         cells = self.cells[places] + added * self.scheme.grid
-        return TokenView(Rows(self.rows.keys.take(pa.array(places)), cells, self.rows.taken), self.scheme)
+        return TokenView(
+            Rows(self.rows.keys.take(pa.array(places)), cells, self.rows.taken), self.scheme
+        )
 
     @property
     def cells(self) -> Ints:
@@ -74,11 +78,16 @@ class TokenView:
     def frequencies(self, rows: Ints, level: float) -> Ends:
         """Return the likeliest frequency of the key of each row, and the ends of its confidence interval."""
         added = self.added[rows]
-        raised = likely_frequencies(self.cells[rows] + added * self.scheme.grid, *self.sanitized_as, level)
+        raised = likely_frequencies(
+            self.cells[rows] + added * self.scheme.grid, *self.sanitized_as, level
+        )
         return [frequency - added for frequency in raised]
 
 
 def key_batch(keys: pa.Table) -> pa.RecordBatch:
     """Return the key columns as one batch."""
-    columns = [pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks() for column in keys]
+    columns = [
+        pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks()
+        for column in keys
+    ]
     return pa.RecordBatch.from_arrays(columns, names=keys.column_names)

@@ -41,7 +41,9 @@ class Silence:
         """Return what silence says in a release of these terms; for a coordinated sample, over random seeds."""
         only_listed = terms.known is not None and terms.known.only
         discovered = terms.discovery is not None
-        return Silence(terms.sampling, terms.per_key, terms.detection_threshold, discovered, only_listed)
+        return Silence(
+            terms.sampling, terms.per_key, terms.detection_threshold, discovered, only_listed
+        )
 
     def from_frequency(self, first: int) -> "Silence":
         """Return the same for a key that a coordinated sample has from this frequency on."""

@@ -149,14 +149,18 @@ def _run(command: click.Command) -> Any:
     except DpsampleError as error:
         if _signals:  # another library may have made an error of its own of the signal
             return _end_by_signal()
-        return _fail(getattr(error, "marked", str(error)), 2 if isinstance(error, InvalidValue) else 1)
+        return _fail(
+            getattr(error, "marked", str(error)), 2 if isinstance(error, InvalidValue) else 1
+        )
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         problem = os.strerror(error.errno) if error.errno else "a system call failed"
         return _fail(f"{problem}; {_written()}", 1)
-    except Exception as error:  # an error of another library may quote the data: only its kind is shown
+    except (
+        Exception
+    ) as error:  # an error of another library may quote the data: only its kind is shown
         if os.environ.get("DPSAMPLE_TRACEBACK"):
             raise
         remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
@@ -165,7 +169,9 @@ def _run(command: click.Command) -> Any:
 
 def _end_by_signal() -> int:
     """Report the signal that came last; return the exit code that shells use for it."""
-    last = _signals[-1] if _signals else signal.SIGINT  # an engine raises a KeyboardInterrupt of its own
+    last = (
+        _signals[-1] if _signals else signal.SIGINT
+    )  # an engine raises a KeyboardInterrupt of its own
     return _fail(f"interrupted; {_written()}", 128 + last)
 
 

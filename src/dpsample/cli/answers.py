@@ -20,7 +20,12 @@ from dpsample.estimators.estimate import in_all_keys
 from dpsample.files.csv import as_csv, csv_schema
 
 _NOTHING_BELOW = {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
-_NOT_IN_A_ROW = ("notes", "reported", "columns", "below")  # of a document; they have columns of their own, or none
+_NOT_IN_A_ROW = (
+    "notes",
+    "reported",
+    "columns",
+    "below",
+)  # of a document; they have columns of their own, or none
 
 
 def opened(files: Sequence[str]) -> Any:
@@ -48,7 +53,9 @@ def key_of(release: Any, texts: Sequence[str]) -> Any:
         columns = [pa.array([text]).cast(kind) for text, kind in zip(texts, types, strict=True)]
     except (ValueError, pa.ArrowException):
         names = ", ".join(release.keys)
-        raise InvalidValue(f"a key must have one value for each of {names}, in the column's type") from None
+        raise InvalidValue(
+            f"a key must have one value for each of {names}, in the column's type"
+        ) from None
     values = [column[0].as_py() for column in columns]
     return values[0] if len(values) == 1 else tuple(values)
 
@@ -110,7 +117,11 @@ def as_row(document: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     reported = document.get("reported")
     if reported is not None:
-        row = {"reported": reported["value"], "reported_low": reported["low"], "reported_high": reported["high"]}
+        row = {
+            "reported": reported["value"],
+            "reported_low": reported["low"],
+            "reported_high": reported["high"],
+        }
     for name, value in document.items():
         if name not in _NOT_IN_A_ROW:
             row[name] = math.nan if value is None else value
@@ -148,7 +159,9 @@ def _csv(table: pa.Table) -> str:
 
     On a terminal, control characters are escaped.
     """
-    finite = pa.table([_finite(column) for column in table.columns], schema=_without_metadata(table.schema))
+    finite = pa.table(
+        [_finite(column) for column in table.columns], schema=_without_metadata(table.schema)
+    )
     batches = [as_csv(batch) for batch in finite.to_batches()]
     sink = pa.BufferOutputStream()
     pa.csv.write_csv(pa.Table.from_batches(batches, csv_schema(finite.schema)), sink)

@@ -31,19 +31,25 @@ _RARE = re.compile(r"[a-z]{8,14}")
 def demo(folder: Path, show: Callable[[str], object]) -> Path | None:
     """Tell the story, and keep its two releases and its page in a folder; return the page, if it could be drawn."""
     folder.mkdir(parents=True, exist_ok=True)
-    show("Reading the sources of Python's standard library: public data, so that the truth can be shown ...\n")
+    show(
+        "Reading the sources of Python's standard library: public data, so that the truth can be shown ...\n"
+    )
     elements = standard_library()
     words, files = _counted(elements), _counted(elements.group_by(["word", "file"]).aggregate([]))
     for line in _plain(elements, words):
         show(line)
     of_words = _released(folder / WORDS, elements, None)
-    show(f"\n2. A private release protects each occurrence of a word ({explain_spent(of_words.privacy)})\n")
+    show(
+        f"\n2. A private release protects each occurrence of a word ({explain_spent(of_words.privacy)})\n"
+    )
     for line in [*_beside(of_words, words, "count"), _hidden(of_words, words)]:
         show(line)
     of_files = _released(folder / FILES, elements, "file")
     show("\n3. The same with files as users: each file is protected, with all of its words\n")
     average = sum(files.values()) / len(elements["file"].unique())
-    show(f"   A file has {average:,.0f} words. To hide them all leaves fewer words, with wider intervals.\n")
+    show(
+        f"   A file has {average:,.0f} words. To hide them all leaves fewer words, with wider intervals.\n"
+    )
     for line in _beside(of_files, files, "files"):
         show(line)
     show(f"\n4. A question: how many words occur {_OFTEN} times or more?\n")
@@ -61,7 +67,9 @@ def _counted(rows: pa.Table) -> dict[str, int]:
 
 
 def _released(path: Path, elements: pa.Table, user: str | None) -> Release:
-    release_to_file(path, elements, "word", user=user, privacy=Privacy(epsilon=1, delta=1e-7), force=True)
+    release_to_file(
+        path, elements, "word", user=user, privacy=Privacy(epsilon=1, delta=1e-7), force=True
+    )
     return read_release(path)
 
 
@@ -151,6 +159,8 @@ def demo_command(output: str, opens: bool) -> None:
       dpsample demo --open
     """
     page = demo(Path(output), click.echo)
-    click.echo("Your own data: dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.parquet")
+    click.echo(
+        "Your own data: dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.parquet"
+    )
     if opens and page is not None:
         webbrowser.open(page.absolute().as_uri())

@@ -19,7 +19,12 @@ from dpsample.release.explain import explain_part
 from dpsample.release.option_words import read_privacy, read_sampling, read_size, read_total
 from dpsample.release.options import ReleaseOptions, kept_from
 from dpsample.release.proof import Proof, prove, prove_release
-from dpsample.release.proof.independent import IndependentCheck, certificate_text, check_independently, find_checker
+from dpsample.release.proof.independent import (
+    IndependentCheck,
+    certificate_text,
+    check_independently,
+    find_checker,
+)
 from dpsample.release.proof.page import not_proved, proof_page, verdict
 
 
@@ -46,15 +51,27 @@ def info(files: tuple[str, ...], form: str) -> None:
 
 
 _certificate = options.together(
-    click.option("--certificate", metavar="FILE", help="Write the rows that the proof is about, for other checkers."),
+    click.option(
+        "--certificate",
+        metavar="FILE",
+        help="Write the rows that the proof is about, for other checkers.",
+    ),
     click.option("--force", is_flag=True, help="Replace a certificate that exists."),
 )
 
 
 @click.command()
 @click.argument("release")
-@click.option("--require-complete", is_flag=True, help="Exit with code 3 if the proof does not cover every frequency.")
-@click.option("--independent", is_flag=True, help="Ask a second program as well, whose yes is proved to be right.")
+@click.option(
+    "--require-complete",
+    is_flag=True,
+    help="Exit with code 3 if the proof does not cover every frequency.",
+)
+@click.option(
+    "--independent",
+    is_flag=True,
+    help="Ask a second program as well, whose yes is proved to be right.",
+)
 @click.option(
     "--checker",
     envvar="DPSAMPLE_CHECKER",
@@ -94,7 +111,10 @@ def verify(
         write_file(certificate, certificate_text(proof).encode(), force)
     show(verified.to_json(), [proof_page(proof, verified.about(), part)], form)
     if require_complete and not proof.complete:
-        click.echo("dpsample: the proof does not cover every frequency, as --require-complete asks", err=True)
+        click.echo(
+            "dpsample: the proof does not cover every frequency, as --require-complete asks",
+            err=True,
+        )
         click.get_current_context().exit(3)
 
 
@@ -205,7 +225,11 @@ def certify_command(
     today = _today()
     name = shown(dataset) if dataset else "____________________"
     about = [f"Plan for:  {name}", f"Certified: {today}, by dpsample {__version__}"]
-    result = {"dataset": dataset, "certified": {"date": today, "dpsample": __version__}, **proof.to_json()}
+    result = {
+        "dataset": dataset,
+        "certified": {"date": today, "dpsample": __version__},
+        **proof.to_json(),
+    }
     show(result, [proof_page(proof, about)], form)
 
 

@@ -26,7 +26,9 @@ def ledger_commands() -> None:
 @ledger_commands.command()
 @click.argument("file")
 @click.option("--dataset", required=True, help="Name of the dataset, for people.")
-@click.option("--epsilon", "-e", required=True, help="Epsilon that all releases may spend together.")
+@click.option(
+    "--epsilon", "-e", required=True, help="Epsilon that all releases may spend together."
+)
 @click.option("--delta", "-d", required=True, help="Delta that all releases may spend together.")
 @click.option(
     "--unit",
@@ -35,7 +37,9 @@ def ledger_commands() -> None:
     show_default=True,
     help="Unit of privacy.",
 )
-@click.option("--each-epsilon", help="The most that a single release may spend; then more of them fit.")
+@click.option(
+    "--each-epsilon", help="The most that a single release may spend; then more of them fit."
+)
 @click.option("--each-delta", help="The same for delta; both or none.")
 @click.option(
     "--account",
@@ -44,8 +48,14 @@ def ledger_commands() -> None:
     show_default=True,
     help="What adds up: epsilon and delta, or Rényi divergences, which leave room for many releases.",
 )
-@click.option("--aside", help="With --account renyi: share of delta for the deltas of the releases.  [default: 0.1]")
-@click.option("--parts", help="Name of parts that do not overlap, such as the column day. Each has all of the budget.")
+@click.option(
+    "--aside",
+    help="With --account renyi: share of delta for the deltas of the releases.  [default: 0.1]",
+)
+@click.option(
+    "--parts",
+    help="Name of parts that do not overlap, such as the column day. Each has all of the budget.",
+)
 @options.output_format
 def new(file: str, form: str, **given: Any) -> None:
     """Start a ledger. A file that exists is never replaced.
@@ -68,12 +78,16 @@ def new(file: str, form: str, **given: Any) -> None:
     """
     each_epsilon, each_delta = given.pop("each_epsilon"), given.pop("each_delta")
     if (each_epsilon is None) != (each_delta is None):
-        raise click.UsageError("--each-epsilon and --each-delta must be given together; add the other one")
+        raise click.UsageError(
+            "--each-epsilon and --each-delta must be given together; add the other one"
+        )
     each = None if each_epsilon is None else Privacy(each_epsilon, each_delta)
     aside = given.pop("aside")
     if aside is not None:
         if given["account"] != "renyi":
-            raise click.UsageError("--aside cannot be used without --account renyi; leave --aside out")
+            raise click.UsageError(
+                "--aside cannot be used without --account renyi; leave --aside out"
+            )
         given["aside"] = aside
     whole = Privacy(given.pop("epsilon"), given.pop("delta"))
     ledger = new_ledger(file, given.pop("dataset"), whole, each=each, **given)
@@ -113,7 +127,9 @@ def verify(file: str, releases: tuple[str, ...], head: str | None, form: str) ->
     ledger = read_ledger(file)
     matches = verify_releases(ledger, releases, head)
     matched = {match.number for match in matches}
-    others = [(number, entry) for number, entry in enumerate(ledger.entries, 1) if number not in matched]
+    others = [
+        (number, entry) for number, entry in enumerate(ledger.entries, 1) if number not in matched
+    ]
     count = len(ledger.entries)
     entries = "1 entry" if count == 1 else f"{count:,} entries"
     lines = [f"{file}: a complete ledger of {ledger.dataset!r}, {entries}; head {ledger.head}"]

@@ -29,7 +29,9 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 def of_release(*fields: str, without: tuple[Option, ...] = ()) -> Callable[[Command], Command]:
     """Return the options by which these fields of a release are stated."""
-    chosen = [option for field in fields for option in released.options_of(field) if option not in without]
+    chosen = [
+        option for field in fields for option in released.options_of(field) if option not in without
+    ]
     return together(*map(click_option, chosen))
 
 
@@ -55,39 +57,77 @@ def click_option(option: Option) -> Callable[[Command], Command]:
 def several(option: Option, about: str | None = None) -> Callable[[Command], Command]:
     """Return an option of a release that takes one or more values, separated by commas or repeated."""
     return click_option(
-        replace(option, kind=str, repeatable=True, required=False, help=about or f"{option.help} One or more values.")
+        replace(
+            option,
+            kind=str,
+            repeatable=True,
+            required=False,
+            help=about or f"{option.help} One or more values.",
+        )
     )
 
 
-_frequency = click.option("--frequency", help="Frequency column, if the rows are already aggregated.")
-_drop_null = click.option(
-    "--drop-null", is_flag=True, help="Drop rows whose key or user is NULL, instead of refusing them."
+_frequency = click.option(
+    "--frequency", help="Frequency column, if the rows are already aggregated."
 )
-_table = click.option("--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///...")
-_query = click.option("--query", help="SELECT statement to read from a database, instead of a table.")
+_drop_null = click.option(
+    "--drop-null",
+    is_flag=True,
+    help="Drop rows whose key or user is NULL, instead of refusing them.",
+)
+_table = click.option(
+    "--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///..."
+)
+_query = click.option(
+    "--query", help="SELECT statement to read from a database, instead of a table."
+)
 _input_format = click.option(
-    "--input-format", help="parquet, csv, tsv, jsonl or arrow.  [default: by the extension of the file]"
+    "--input-format",
+    help="parquet, csv, tsv, jsonl or arrow.  [default: by the extension of the file]",
 )
 _delimiter = click.option(
-    "--delimiter", help="Character between the fields of CSV, such as ';' or '\\t'.  [default: a comma]"
+    "--delimiter",
+    help="Character between the fields of CSV, such as ';' or '\\t'.  [default: a comma]",
 )
-_encoding = click.option("--encoding", help="Encoding of CSV, such as latin-1, cp1252 or utf-16.  [default: utf-8]")
+_encoding = click.option(
+    "--encoding", help="Encoding of CSV, such as latin-1, cp1252 or utf-16.  [default: utf-8]"
+)
 _header = click.option(
     "--header/--no-header",
     default=True,
     help="Whether CSV begins with a line of names. Without one, columns are column0, column1, ...",
 )
 _null = click.option(
-    "--null", multiple=True, help="Text that stands for NULL in CSV, beside the empty field. Repeatable."
+    "--null",
+    multiple=True,
+    help="Text that stands for NULL in CSV, beside the empty field. Repeatable.",
 )
-_key_as = click.option("--key-as", multiple=True, help="Name of the key column in the output, one for each --key.")
-_user = click.option("--user", help="Column that identifies the user of a row. Protects users instead of elements.")
+_key_as = click.option(
+    "--key-as", multiple=True, help="Name of the key column in the output, one for each --key."
+)
+_user = click.option(
+    "--user", help="Column that identifies the user of a row. Protects users instead of elements."
+)
 columns = together(
-    _frequency, _drop_null, _table, _query, _input_format, _delimiter, _encoding, _header, _null, _key_as, _user
+    _frequency,
+    _drop_null,
+    _table,
+    _query,
+    _input_format,
+    _delimiter,
+    _encoding,
+    _header,
+    _null,
+    _key_as,
+    _user,
 )
 _source = click.argument("source", nargs=-1, required=True)
 _key = click.option(
-    "--key", "-k", multiple=True, required=True, help="Key column. Repeat it for a key of several columns."
+    "--key",
+    "-k",
+    multiple=True,
+    required=True,
+    help="Key column. Repeat it for a key of several columns.",
 )
 source = together(_source, _key, columns)
 _output = click.option(
@@ -99,11 +139,13 @@ _output = click.option(
 _force = click.option("--force", is_flag=True, help="Replace an output that exists.")
 output = together(_output, _force)
 _memory_limit = click.option(
-    "--memory-limit", help="Memory to work in, such as 1GB. What does not fit goes to temporary files."
+    "--memory-limit",
+    help="Memory to work in, such as 1GB. What does not fit goes to temporary files.",
 )
 _threads = click.option("--threads", type=click.IntRange(min=1), help="Largest number of threads.")
 _temp_dir = click.option(
-    "--temp-dir", help="Folder for temporary files. They hold private data, and are removed at the end."
+    "--temp-dir",
+    help="Folder for temporary files. They hold private data, and are removed at the end.",
 )
 resources = together(_memory_limit, _threads, _temp_dir)
 _engine = click.option(
@@ -114,13 +156,18 @@ _engine = click.option(
     help="Run on this machine, or on a Spark cluster. Spark reads Parquet (hdfs://, s3a://, ...).",
 )
 _master = click.option(
-    "--master", help="With --engine spark: the cluster, such as spark://host:7077, yarn or local[4]."
+    "--master",
+    help="With --engine spark: the cluster, such as spark://host:7077, yarn or local[4].",
 )
 _partitions = click.option(
-    "--partitions", type=click.IntRange(min=1), help="With --engine spark: the number of partitions of the keys."
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="With --engine spark: the number of partitions of the keys.",
 )
 _show_private = click.option(
-    "--show-private", is_flag=True, help="Also print numbers that are NOT private, such as the number of rows."
+    "--show-private",
+    is_flag=True,
+    help="Also print numbers that are NOT private, such as the number of rows.",
 )
 machine = together(resources, of_release("strategy"), _engine, _master, _partitions, _show_private)
 output_format = click.option(
@@ -131,14 +178,33 @@ output_format = click.option(
     show_default=True,
     help="Format of the output.",
 )
-_OF_THIS_MACHINE = ("memory_limit", "threads", "temp_dir", "table", "query", "delimiter", "encoding", "null")
+_OF_THIS_MACHINE = (
+    "memory_limit",
+    "threads",
+    "temp_dir",
+    "table",
+    "query",
+    "delimiter",
+    "encoding",
+    "null",
+)
 _OF_A_CLUSTER = ("master", "partitions")
 
 
 def source_of(given: Stated) -> Source:
     """Return the source that these options describe."""
     paths = list(given["source"])
-    named = ("key", "frequency", "drop_null", "table", "query", "user", "encoding", "header", "null")
+    named = (
+        "key",
+        "frequency",
+        "drop_null",
+        "table",
+        "query",
+        "user",
+        "encoding",
+        "header",
+        "null",
+    )
     return Source(
         paths[0] if len(paths) == 1 else paths,
         format=given["input_format"],
@@ -180,7 +246,9 @@ def check_engine(given: Stated, show_private: bool) -> None:
         unused = [name for name in _OF_A_CLUSTER if given[name] is not None]
     if unused:
         option = flag(unused[0])
-        raise click.UsageError(f"{option} cannot be used with --engine {given['engine']}; leave {option} out")
+        raise click.UsageError(
+            f"{option} cannot be used with --engine {given['engine']}; leave {option} out"
+        )
 
 
 def flag(name: str) -> str:

@@ -31,12 +31,22 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # where frequencies come from: the data, a formula, or a file
 _source = click.argument("source", nargs=-1)
-_key = click.option("--key", "-k", multiple=True, help="Key column of SOURCE. Repeat it for a key of several columns.")
+_key = click.option(
+    "--key",
+    "-k",
+    multiple=True,
+    help="Key column of SOURCE. Repeat it for a key of several columns.",
+)
 _zipf = click.option(
-    "--zipf", type=float, metavar="ALPHA", help="Use no data: frequencies proportional to rank ** -ALPHA."
+    "--zipf",
+    type=float,
+    metavar="ALPHA",
+    help="Use no data: frequencies proportional to rank ** -ALPHA.",
 )
 _keys = click.option(
-    "--keys", callback=lambda *given: _number_of_keys(given[-1]), help="With --zipf: the number of keys."
+    "--keys",
+    callback=lambda *given: _number_of_keys(given[-1]),
+    help="With --zipf: the number of keys.",
 )
 _elements = click.option(
     "--elements",
@@ -48,19 +58,28 @@ _histogram = click.option(
     help="Use no data: a Parquet, CSV, Arrow or JSON file with the columns frequency and keys.",
 )
 _release = click.option(
-    "--release", help="Use no data: an earlier release. Keys below its detection threshold are unknown."
+    "--release",
+    help="Use no data: an earlier release. Keys below its detection threshold are unknown.",
 )
-_frequencies = options.together(_source, _key, _zipf, _keys, _elements, _histogram, _release, options.columns)
+_frequencies = options.together(
+    _source, _key, _zipf, _keys, _elements, _histogram, _release, options.columns
+)
 
 
 _share = click.option(
-    "--share", type=float, default=0.01, show_default=True, help="Share of the keys that a question selects."
+    "--share",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Share of the keys that a question selects.",
 )
 _budgets = options.together(
     options.several(released.EPSILON, f"One or more values.  [default: {','.join(EPSILONS)}]"),
     options.several(released.ZCDP),
     options.several(released.GDP),
-    options.several(released.DELTA, "One or more values.  [default: chosen by the number of elements]"),
+    options.several(
+        released.DELTA, "One or more values.  [default: chosen by the number of elements]"
+    ),
 )
 _samples = options.together(
     options.several(released.TAU),
@@ -70,7 +89,11 @@ _samples = options.together(
     options.of_release("size", without=(released.SAMPLE_SIZE,)),
 )
 _settings = options.together(
-    _budgets, options.several(released.MAX_KEYS), _samples, options.of_release("amounts", "total"), _share
+    _budgets,
+    options.several(released.MAX_KEYS),
+    _samples,
+    options.of_release("amounts", "total"),
+    _share,
 )
 planned = options.together(_frequencies, _settings, options.resources)
 
@@ -128,9 +151,13 @@ def _check_kind(arguments: dict[str, Any], unbounded: bool, goal: str | None) ->
     """Refuse options that do not go with the users that are planned, before anything is read."""
     stated = _stated(arguments)
     if goal is not None and stated is not None:
-        raise click.UsageError(f"--goal finds the epsilon, so --{stated} cannot be given; leave one of them out")
+        raise click.UsageError(
+            f"--goal finds the epsilon, so --{stated} cannot be given; leave one of them out"
+        )
     if goal is not None and unbounded:
-        raise click.UsageError("--goal goes with --max-keys-per-user if users are protected; add it")
+        raise click.UsageError(
+            "--goal goes with --max-keys-per-user if users are protected; add it"
+        )
     if unbounded and stated in ("zcdp", "gdp"):
         raise click.UsageError(
             f"users' keys are found with an --epsilon, or within a contribution bound, not with --{stated}; "
@@ -152,7 +179,9 @@ def _stated(arguments: dict[str, Any]) -> Any:
     return given[0] if given else None
 
 
-def _grid(arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None) -> Grid:
+def _grid(
+    arguments: dict[str, Any], epsilons: Sequence[str], unbounded: bool, goal: str | None
+) -> Grid:
     """Return the settings to plan; the grid refuses bad ones before anything is read."""
     stated: Any = _stated(arguments) or "epsilon"
     values = _listed(arguments[stated]) or epsilons
@@ -190,7 +219,9 @@ def _forecasts_of_users(arguments: dict[str, Any], grid: Grid, stages: Stages) -
     with options.engine_of(arguments) as engine:
         engine.check(source.with_amounts(grid.amounts))
         numbers = CountedUsers(source, engine, stages)
-        return grid.forecasts(lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages)
+        return grid.forecasts(
+            lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages
+        )
 
 
 def _frequencies_by_bound(
@@ -203,7 +234,9 @@ def _frequencies_by_bound(
     if arguments["release"] is not None:
         same = estimated_frequencies(_earlier(arguments))
     elif arguments["histogram"] is not None:
-        same = Frequencies.read(arguments["histogram"])  # counts as private, since its origin is unknown
+        same = Frequencies.read(
+            arguments["histogram"]
+        )  # counts as private, since its origin is unknown
     else:
         same = Frequencies.zipf(arguments["zipf"], arguments["keys"], arguments["elements"])
     return dict.fromkeys(bounds, same)
@@ -222,7 +255,12 @@ def _described(arguments: dict[str, Any]) -> str:
 
 def check_input(arguments: dict[str, Any]) -> None:
     """Check that frequencies come from one place, and that all options belong to it."""
-    places = {"SOURCE": "source", "--zipf": "zipf", "--histogram": "histogram", "--release": "release"}
+    places = {
+        "SOURCE": "source",
+        "--zipf": "zipf",
+        "--histogram": "histogram",
+        "--release": "release",
+    }
     named = [place for place, name in places.items() if arguments[name] not in (None, ())]
     if len(named) != 1:
         given = " and ".join(named) or "none of them"
@@ -244,7 +282,17 @@ def check_input(arguments: dict[str, Any]) -> None:
 
 def _options_of_source(arguments: dict[str, Any]) -> list[str]:
     """Return the options that were given, and describe a source."""
-    names = ["key", "key_as", "frequency", "drop_null", "table", "query", "input_format", "user", "delimiter"]
+    names = [
+        "key",
+        "key_as",
+        "frequency",
+        "drop_null",
+        "table",
+        "query",
+        "input_format",
+        "user",
+        "delimiter",
+    ]
     given = [name for name in (*names, "encoding", "null") if arguments[name]]
     return given if arguments["header"] else [*given, "no_header"]
 
@@ -295,7 +343,9 @@ def _integer(value: str, option: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise click.UsageError(f"{option} takes whole numbers such as 5,20, not {value!r}") from None
+        raise click.UsageError(
+            f"{option} takes whole numbers such as 5,20, not {value!r}"
+        ) from None
 
 
 def _samplings(arguments: dict[str, Any]) -> list[Any]:

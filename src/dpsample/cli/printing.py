@@ -92,13 +92,19 @@ def print_release(
         "keys": keys,
         "read": read,
         **{name: metadata[name] for name in _PRINTED if name in metadata},
-        "reported_from_frequency": {text(level): i for level, i in visibility(sampling, terms.per_key)},
+        "reported_from_frequency": {
+            text(level): i for level, i in visibility(sampling, terms.per_key)
+        },
     }
     facts = terms.facts(keys).about(*_TOPICS)
     lines = [
         f"Wrote   {output}: {keys:,} keys"
         + ("; the source is empty, or nothing could be reported" if not keys else ""),
-        *([] if beside is None else [f"Keep    {beside} beside it: without it, nobody can read the release"]),
+        *(
+            []
+            if beside is None
+            else [f"Keep    {beside} beside it: without it, nobody can read the release"]
+        ),
         f"Read    {read}",
         *(f"{fact.topic.value.capitalize():7} {fact.words}" for fact in facts),
     ]
@@ -110,4 +116,6 @@ def print_release(
 
 def show(result: dict[str, Any], lines: list[str], form: str) -> None:
     """Print a result, as lines for people or as JSON."""
-    click.echo(json.dumps(result, indent=2, ensure_ascii=False) if form == "json" else "\n".join(lines))
+    click.echo(
+        json.dumps(result, indent=2, ensure_ascii=False) if form == "json" else "\n".join(lines)
+    )

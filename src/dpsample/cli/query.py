@@ -9,9 +9,19 @@ from dpsample.cli.answers import opened, opened_with_keys, print_answer, print_c
 from dpsample.cli.options import together
 
 _releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
-_where = click.option("--where", help="SQL expression on the key columns and attributes. Selects keys.")
-_attributes = click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns.")
-_level = click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the intervals.")
+_where = click.option(
+    "--where", help="SQL expression on the key columns and attributes. Selects keys."
+)
+_attributes = click.option(
+    "--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns."
+)
+_level = click.option(
+    "--level",
+    type=float,
+    default=0.95,
+    show_default=True,
+    help="Nominal coverage of the intervals.",
+)
 _format = click.option(
     "--format",
     "form",
@@ -21,19 +31,29 @@ _format = click.option(
     help="Format of the output.",
 )
 _selection = together(_where, _attributes, _level, _format)
-_weight = click.option("--weight", help="Weight of a key in the sum: a column or an SQL expression.")
-_by = click.option("--by", multiple=True, help="Column or SQL expression to group by. Repeat it for several.")
-_estimator = click.option("--estimator", help="calibrated, mle, biased_down or unbiased.  [default: calibrated]")
+_weight = click.option(
+    "--weight", help="Weight of a key in the sum: a column or an SQL expression."
+)
+_by = click.option(
+    "--by", multiple=True, help="Column or SQL expression to group by. Repeat it for several."
+)
+_estimator = click.option(
+    "--estimator", help="calibrated, mle, biased_down or unbiased.  [default: calibrated]"
+)
 _sum = together(_weight, _by, _estimator)
 _at_least = click.option(
-    "--at-least", type=int, help="Least frequency of the keys that count.  [default: a little above the threshold]"
+    "--at-least",
+    type=int,
+    help="Least frequency of the keys that count.  [default: a little above the threshold]",
 )
 
 
 @click.command()
 @_releases
 @click.option(
-    "--extrapolate", is_flag=True, help="Guess what rarer keys hold, from the keys just above. It is often far off."
+    "--extrapolate",
+    is_flag=True,
+    help="Guess what rarer keys hold, from the keys just above. It is often far off.",
 )
 @click.option(
     "--of",
@@ -42,7 +62,10 @@ _at_least = click.option(
     help="What is summed: frequency, keys, log1p, power:P, capped:T or at-least:T; of counted users also rows or "
     "sum_COLUMN, and rows_clipped or sum_COLUMN_clipped, of clipped amounts alone.",
 )
-@click.option("--per", help="Divide by this sum: users, rows, sum_COLUMN, ... The answer is a mean, with its interval.")
+@click.option(
+    "--per",
+    help="Divide by this sum: users, rows, sum_COLUMN, ... The answer is a mean, with its interval.",
+)
 @_sum
 @_at_least
 @_selection
@@ -172,9 +195,16 @@ def compare(arguments: tuple[str, ...]) -> None:
 
 @click.command()
 @_releases
-@click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the interval.")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Format."
+    "--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the interval."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="Format.",
 )
 def other(releases: tuple[str, ...], level: float, form: str) -> None:
     """Estimate the number of elements whose keys were not reported. The release has a private total.
@@ -189,10 +219,16 @@ def other(releases: tuple[str, ...], level: float, form: str) -> None:
 @click.command()
 @click.argument("releases", nargs=-1, required=True, metavar="BEFORE... AFTER...")
 @click.option(
-    "--fdr", type=float, default=0.05, show_default=True, help="Rate of false discoveries among the listed keys."
+    "--fdr",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="Rate of false discoveries among the listed keys.",
 )
 @click.option(
-    "--beyond-chance", is_flag=True, help="Only changes beyond the variation of independent, equally likely events."
+    "--beyond-chance",
+    is_flag=True,
+    help="Only changes beyond the variation of independent, equally likely events.",
 )
 @click.option(
     "--of",
@@ -201,7 +237,11 @@ def other(releases: tuple[str, ...], level: float, form: str) -> None:
     show_default=True,
     help="What may have changed: the frequency, or the share of all elements; for this, releases have a private total.",
 )
-@click.option("--first", type=int, help="How many of the files are before; the others are after.  [default: half]")
+@click.option(
+    "--first",
+    type=int,
+    help="How many of the files are before; the others are after.  [default: half]",
+)
 @click.option(
     "--lengths",
     type=(float, float),
@@ -222,7 +262,9 @@ def changes(releases: tuple[str, ...], form: str, first: int | None, **options: 
     """
     if first is None:
         if len(releases) % 2:
-            raise click.UsageError("an odd number of files cannot be divided into halves; state how many are --first")
+            raise click.UsageError(
+                "an odd number of files cannot be divided into halves; state how many are --first"
+            )
         first = len(releases) // 2
     if not 1 <= first < len(releases):
         raise click.UsageError("--first must leave at least one file before and one after")

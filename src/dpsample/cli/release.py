@@ -13,13 +13,28 @@ from dpsample.private.run import check_release_to, sanitize_to_file, write_relea
 from dpsample.private.run import sample as draw_sample
 from dpsample.private.sample import Sample, read_sample
 from dpsample.release.explain import explain_sampling
-from dpsample.release.option_words import read_arguments, read_part, read_parts, read_privacy, read_sampling
+from dpsample.release.option_words import (
+    read_arguments,
+    read_part,
+    read_parts,
+    read_privacy,
+    read_sampling,
+)
 from dpsample.release.options import AT_LEAST, PART
 
 
 @click.command()
 @options.source
-@options.of_release("max_keys_per_user", "discover", "count_share", "amounts", "prior", "privacy", "sampling", "size")
+@options.of_release(
+    "max_keys_per_user",
+    "discover",
+    "count_share",
+    "amounts",
+    "prior",
+    "privacy",
+    "sampling",
+    "size",
+)
 @options.of_release("keys", "only_known", "total", "keys_only", "grid", "ledger", "part")
 @options.output
 @options.machine
@@ -76,7 +91,9 @@ def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
     request = Request.of(options.source_of(given), **arguments)
     with options.engine_of(given) as engine, shown_stages() as stages:
         progress = Progress(stages)
-        written = write_release_to(output, request, force=given["force"], engine=engine, progress=progress)
+        written = write_release_to(
+            output, request, force=given["force"], engine=engine, progress=progress
+        )
     source = f"{request.source}, strategy: {written.strategy}"
     private = progress.rows if given["show_private"] else None
     print_release(source, output, written.keys, written.terms, given["form"], private)
@@ -96,7 +113,9 @@ def _release_by_spark(given: dict[str, Any], arguments: dict[str, Any]) -> None:
         request = Request.of(options.spark_source_of(session, given), **arguments)
         divided = spark.Spark(session, given["partitions"]).partitions
         written = jobs.write_release_to(output, request, force, given["partitions"])
-    source = f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
+    source = (
+        f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
+    )
     print_release(source, output, written.keys, written.terms, given["form"], None)
 
 

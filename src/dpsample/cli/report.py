@@ -15,15 +15,32 @@ from dpsample.presentation.report import Statement, check_report, make_report
 @click.argument("release")
 @click.option("--output", "-o", required=True, help="HTML file to write; its name ends with .html.")
 @click.option("--before", help="Earlier release: the page shows which keys rose or fell since.")
-@click.option("--top", type=int, default=100, show_default=True, help="Number of keys in the top list.")
+@click.option(
+    "--top", type=int, default=100, show_default=True, help="Number of keys in the top list."
+)
 @click.option("--title", help="Title of the page; by default, the key columns.")
-@click.option("--about", help="What the data are: a description; an empty line begins a new paragraph.")
+@click.option(
+    "--about", help="What the data are: a description; an empty line begins a new paragraph."
+)
 @click.option("--contact", help="Whom to ask; an address of mail or of the web becomes a link.")
-@click.option("--date", help="Day of publication, as YYYY-MM-DD; the page has no date unless it is stated.")
-@click.option("--prove/--no-prove", default=True, show_default=True, help="Run the proof of the privacy, or do not.")
+@click.option(
+    "--date", help="Day of publication, as YYYY-MM-DD; the page has no date unless it is stated."
+)
+@click.option(
+    "--prove/--no-prove",
+    default=True,
+    show_default=True,
+    help="Run the proof of the privacy, or do not.",
+)
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
 def report(
-    release: str, output: str, before: str | None, top: int, prove: bool, force: bool, **stated: str | None
+    release: str,
+    output: str,
+    before: str | None,
+    top: int,
+    prove: bool,
+    force: bool,
+    **stated: str | None,
 ) -> None:
     """Show a release as a page: its privacy in plain words, its keys with a search box, and its limits.
 
@@ -40,7 +57,9 @@ def report(
     check_not_input(output, [release] if before is None else [release, before])
     earlier = None if before is None else read_release(before)
     names = {"name": release, "before_name": before}
-    page = make_report(read_release(release), statement, top=top, prove=prove, before=earlier, **names)
+    page = make_report(
+        read_release(release), statement, top=top, prove=prove, before=earlier, **names
+    )
     page.write(output, force=force)
     megabytes = os.path.getsize(output) / 1e6
     click.echo(f"Wrote {output}: {megabytes:.1f} MB; open it in a browser")
@@ -48,12 +67,22 @@ def report(
 
 @click.command()
 @click.argument("release")
-@click.option("--output", "-o", required=True, help="File to write; its name ends with .svg or .png.")
+@click.option(
+    "--output", "-o", required=True, help="File to write; its name ends with .svg or .png."
+)
 @click.option("-k", "--keys", "k", type=int, default=20, show_default=True, help="Number of keys.")
 @click.option("--title", help="Title of the chart.  [default: the number of keys]")
 @click.option("--where", help="SQL expression on the key columns and attributes. Selects keys.")
-@click.option("--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns.")
-@click.option("--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the intervals.")
+@click.option(
+    "--attributes", help="Parquet, CSV or Arrow file with the key columns and further columns."
+)
+@click.option(
+    "--level",
+    type=float,
+    default=0.95,
+    show_default=True,
+    help="Nominal coverage of the intervals.",
+)
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
 def plot(release: str, output: str, force: bool, **options: Any) -> None:
     """Draw the most frequent keys of a release, with intervals, as a bar chart.

@@ -23,8 +23,14 @@ _MOST_DOTS = 4000  # in it: a name of many parts takes time and memory in propor
 @click.command()
 @click.argument("settings")
 @click.option("--output", "-o", help="File to write, instead of the one that SETTINGS names.")
-@click.option("--part", metavar="COLUMN=VALUE", help="Part to read, instead of the one that SETTINGS names.")
-@click.option("--dry-run", is_flag=True, help="Check everything that costs nothing, and print the command. No release.")
+@click.option(
+    "--part", metavar="COLUMN=VALUE", help="Part to read, instead of the one that SETTINGS names."
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check everything that costs nothing, and print the command. No release.",
+)
 def run(settings: str, output: str | None, part: str | None, dry_run: bool) -> None:
     """Make the release that SETTINGS describes, a TOML file with the options of `dpsample release` by their names.
 
@@ -81,14 +87,20 @@ def read_settings(path: Path) -> tuple[dict[str, Any], str]:
     with failures(path):
         if path.stat().st_size > _MOST_BYTES:
             raise InvalidValue(
-                f"a settings file may have up to {_MOST_BYTES:,} bytes", "name a pattern or a folder as the source"
+                f"a settings file may have up to {_MOST_BYTES:,} bytes",
+                "name a pattern or a folder as the source",
             )
         data = path.read_bytes()
     if data.count(b".") > _MOST_DOTS:
-        raise InvalidValue(f"a settings file may have up to {_MOST_DOTS:,} dots", "name a folder as the source")
+        raise InvalidValue(
+            f"a settings file may have up to {_MOST_DOTS:,} dots", "name a folder as the source"
+        )
     try:
         given = tomllib.loads(data.decode("utf-8"), parse_float=str)
-    except (ValueError, RecursionError) as error:  # of TOML or of UTF-8; the message may quote the file
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # of TOML or of UTF-8; the message may quote the file
         place = str(error).rpartition(" (at ")[2].rstrip(")")
         where = f": an error at {place}" if place.startswith("line ") else ""
         raise InvalidValue(
@@ -110,7 +122,9 @@ def _check(name: str, value: Any) -> None:
     if name not in named:
         near = difflib.get_close_matches(name.replace("_", "-").lower(), named, 1)
         remedy = f"write {near[0]}" if near else "see dpsample release --help for the options"
-        raise InvalidValue(f"{name!r} in a settings file is not an option of dpsample release", remedy)
+        raise InvalidValue(
+            f"{name!r} in a settings file is not an option of dpsample release", remedy
+        )
     form, right = _form(named[name], value)
     if not right:
         raise InvalidValue(f"{name} in a settings file must be {form}, with texts in quotes")
@@ -121,7 +135,9 @@ def _form(option: click.Parameter, value: Any) -> tuple[str, bool]:
     if isinstance(option, click.Option) and option.is_flag:
         return "true or false", isinstance(value, bool)
     if isinstance(option, click.Argument) or option.multiple:
-        return "a text, or a list of texts", _are_texts(value if isinstance(value, list) else [value])
+        return "a text, or a list of texts", _are_texts(
+            value if isinstance(value, list) else [value]
+        )
     is_number = type(value) is int and abs(value) < 2**63  # decimals stay texts
     return "a text or a number", is_number or isinstance(value, str)
 

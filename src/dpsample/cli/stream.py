@@ -21,24 +21,54 @@ from dpsample.scheme.holding import SampleAndHold
     required=True,
     help="File of the stream's state: .private, .parquet, .csv or .arrow. It is added to if it exists.",
 )
-@click.option("--tau", help="Sampling threshold of a new state: 1 - exp(-tau) of elements are picked, such as 1e-4.")
-@click.option("--key", "-k", multiple=True, help="Key column. Repeat it for a key of several columns.  [default: key]")
-@click.option("--shard", metavar="R/N", help="State that a new stream has the R-th of N disjoint sets of keys, from 0.")
+@click.option(
+    "--tau",
+    help="Sampling threshold of a new state: 1 - exp(-tau) of elements are picked, such as 1e-4.",
+)
+@click.option(
+    "--key",
+    "-k",
+    multiple=True,
+    help="Key column. Repeat it for a key of several columns.  [default: key]",
+)
+@click.option(
+    "--shard",
+    metavar="R/N",
+    help="State that a new stream has the R-th of N disjoint sets of keys, from 0.",
+)
 @click.option(
     "--input-format",
     help="Of a pipe: lines, csv or tsv.  [default: lines]  Of files: parquet, csv, tsv, jsonl or arrow.  "
     "[default: by the extension of the file]",
 )
-@click.option("--delimiter", help="Character between the keys of a line, or the fields of CSV, such as '\\t'.")
-@click.option("--drop-null", is_flag=True, help="Drop rows whose key is NULL, instead of refusing them.")
 @click.option(
-    "--every", type=float, default=10.0, show_default=True, help="Seconds after which the state is written again."
+    "--delimiter", help="Character between the keys of a line, or the fields of CSV, such as '\\t'."
 )
-@click.option("--merge", is_flag=True, help="SOURCE are the states of shards. They become one sample, at --state.")
+@click.option(
+    "--drop-null", is_flag=True, help="Drop rows whose key is NULL, instead of refusing them."
+)
+@click.option(
+    "--every",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Seconds after which the state is written again.",
+)
+@click.option(
+    "--merge",
+    is_flag=True,
+    help="SOURCE are the states of shards. They become one sample, at --state.",
+)
 @options.resources
-@click.option("--show-private", is_flag=True, help="Also print numbers that are NOT private: of elements and keys.")
+@click.option(
+    "--show-private",
+    is_flag=True,
+    help="Also print numbers that are NOT private: of elements and keys.",
+)
 @options.output_format
-def stream(source: tuple[str, ...], state: str, merge: bool, show_private: bool, form: str, **given: Any) -> None:
+def stream(
+    source: tuple[str, ...], state: str, merge: bool, show_private: bool, form: str, **given: Any
+) -> None:
     """Sample and count the keys of a stream, in one pass, in memory of the size of the sample. NOT private.
 
     SOURCE is one or more files, folders or globs; without it, standard input is read: one key in each line. The state
@@ -59,10 +89,14 @@ def stream(source: tuple[str, ...], state: str, merge: bool, show_private: bool,
         return
     counted = _continued(state, given) if os.path.exists(state) else _started(state, given)
     if not source or source == ("-",):
-        counted.add_pipe(sys.stdin.buffer, format=given["input_format"] or "lines", **_how(state, given))
+        counted.add_pipe(
+            sys.stdin.buffer, format=given["input_format"] or "lines", **_how(state, given)
+        )
     else:
         _add_files(counted, source, state, given)
-    numbers = f"{counted.elements:,} elements, {len(counted.table):,} held keys" if show_private else None
+    numbers = (
+        f"{counted.elements:,} elements, {len(counted.table):,} held keys" if show_private else None
+    )
     _print(state, counted.sampling, numbers, form)
 
 
@@ -87,7 +121,9 @@ def _add_files(counted: Stream, source: tuple[str, ...], state: str, given: dict
 
 def _started(state: str, given: dict[str, Any]) -> Stream:
     if given["tau"] is None:
-        raise click.UsageError(f"there is no state {state!r} yet, and a new one needs --tau; add --tau 1e-4")
+        raise click.UsageError(
+            f"there is no state {state!r} yet, and a new one needs --tau; add --tau 1e-4"
+        )
     return Stream(given["tau"], given["key"] or "key", shard=_shard(given["shard"]))
 
 
@@ -104,7 +140,9 @@ def _continued(state: str, given: dict[str, Any]) -> Stream:
 
 
 def _changed(option: str) -> click.UsageError:
-    return click.UsageError(f"{option} of a state cannot be changed; leave it out, or name another state")
+    return click.UsageError(
+        f"{option} of a state cannot be changed; leave it out, or name another state"
+    )
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:

@@ -24,7 +24,17 @@ from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tokens import TokenLaw, chosen_grid, token_laws
 
-__all__ = ["Accuracy", "Coverage", "Errors", "Estimator", "Method", "Pws", "accuracy", "coverage", "selection_accuracy"]
+__all__ = [
+    "Accuracy",
+    "Coverage",
+    "Errors",
+    "Estimator",
+    "Method",
+    "Pws",
+    "accuracy",
+    "coverage",
+    "selection_accuracy",
+]
 
 _TOKENS_AT_ONCE = 1 << 20  # their arrays take about 40 MB
 _TOKENS_OF_LAW = 512  # times the grid: a generous guess, by which laws are put together
@@ -163,7 +173,10 @@ class Coverage:
     def of_share(self, share: float) -> "Coverage":
         """Return what is expected of a random selection of a share of the keys."""
         keys, elements = share * self.keys, share * self.elements
-        reported_keys, reported_elements = share * self.reported_keys, share * self.reported_elements
+        reported_keys, reported_elements = (
+            share * self.reported_keys,
+            share * self.reported_elements,
+        )
         return Coverage(keys, elements, reported_keys, reported_elements)
 
     def __add__(self, other: "Coverage") -> "Coverage":
@@ -243,7 +256,9 @@ def accuracy(
     return Accuracy(reported, truth, bias, variance)
 
 
-def selection_accuracy(method: Method, frequencies: ArrayLike | Mapping[int, int], share: float) -> Accuracy:
+def selection_accuracy(
+    method: Method, frequencies: ArrayLike | Mapping[int, int], share: float
+) -> Accuracy:
     """Return the accuracy of a selection's estimated elements, when each key is selected with probability `share`.
 
     The truth is the selection's own number of elements, so the error is ``B (estimate - frequency)``, summed over keys,
@@ -283,7 +298,9 @@ class _Grouped:
     squares: Floats  # of weights
 
     @staticmethod
-    def of(frequencies: ArrayLike | Mapping[int, int], weights: ArrayLike | None = None) -> "_Grouped":
+    def of(
+        frequencies: ArrayLike | Mapping[int, int], weights: ArrayLike | None = None
+    ) -> "_Grouped":
         """Group a list with the frequency of each key, or read a mapping from each frequency to its keys."""
         if isinstance(frequencies, Mapping):
             if weights is not None:
@@ -294,9 +311,15 @@ class _Grouped:
             keys = as_frequencies(list(frequencies.values())).astype(np.float64)
             return _Grouped(as_frequencies(list(frequencies)), keys, keys, keys)
         listed = as_frequencies(frequencies).reshape(-1)
-        weight = np.ones(listed.shape) if weights is None else np.asarray(weights, np.float64).reshape(-1)
+        weight = (
+            np.ones(listed.shape)
+            if weights is None
+            else np.asarray(weights, np.float64).reshape(-1)
+        )
         if weight.shape != listed.shape or not np.isfinite(weight).all():
-            raise InvalidValue("weights must be finite numbers, one for each frequency", "give 0 and 1 to select")
+            raise InvalidValue(
+                "weights must be finite numbers, one for each frequency", "give 0 and 1 to select"
+            )
         i, place = np.unique(listed, return_inverse=True)
 
         def added(values: Floats) -> Floats:

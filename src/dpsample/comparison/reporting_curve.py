@@ -16,7 +16,13 @@ from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 
 # names of the methods, in tables, charts and figures
-PWS, SBH, TIGHT, SAMPLED, OPEN = "PWS", "SbH", "SbH, tight cutoff", "sample and threshold", "not private"
+PWS, SBH, TIGHT, SAMPLED, OPEN = (
+    "PWS",
+    "SbH",
+    "SbH, tight cutoff",
+    "sample and threshold",
+    "not private",
+)
 
 LIKELY = 0.5  # the reporting probability at the detection threshold
 
@@ -61,12 +67,16 @@ class Curve:
 
     frequencies: Ints
     pws: Floats
-    sbh: Floats | None  # None if the stability-based histogram is not defined for the sampling, or its privacy unknown
+    sbh: (
+        Floats | None
+    )  # None if the stability-based histogram is not defined for the sampling, or its privacy unknown
     tight: Floats | None
     sampled: Floats  # q, the largest that any method can have
 
 
-def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy | None = None) -> Curve:
+def curve(
+    sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy | None = None
+) -> Curve:
     """Return the reporting probabilities at frequencies in equal ratios, up to ten times the middle of the rise.
 
     `privacy` is that of one key, as `per_key` of a release. `peers` is that of one key with the stability-based
@@ -84,7 +94,9 @@ def curve(sampling: Sampling, privacy: PerKey, points: int = 200, peers: Privacy
     return curve_at(never_reported + distinct, sampling, privacy, peers)
 
 
-def curve_at(frequencies: Ints, sampling: Sampling, privacy: PerKey, peers: Privacy | None = None) -> Curve:
+def curve_at(
+    frequencies: Ints, sampling: Sampling, privacy: PerKey, peers: Privacy | None = None
+) -> Curve:
     """Return the reporting probabilities at these frequencies; `privacy` and `peers` are those of `curve`."""
     if peers is None and isinstance(privacy, Privacy):
         peers = privacy

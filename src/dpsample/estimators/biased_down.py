@@ -19,7 +19,11 @@ _MORE = 1 << 16  # rows at once
 
 
 def biased_down(
-    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike,
+    sampling: Sampling,
+    privacy: PerKey,
+    grid: int = 1,
+    of: Measure | str = "frequency",
 ) -> Floats:
     """Estimate so that the expected estimate is at most the truth, at every frequency: a lower bound, on average.
 
@@ -49,7 +53,9 @@ def biased_down(
 def check_within(last: int, limit: int, name: str) -> None:
     """Refuse tokens that are too far out to be reached one after the other."""
     if last > limit:
-        raise InvalidValue(f"{name} takes tokens up to {limit} units of 1/grid, not larger ones", "use mle")
+        raise InvalidValue(
+            f"{name} takes tokens up to {limit} units of 1/grid, not larger ones", "use mle"
+        )
 
 
 def table_size(last: int, limit: int) -> int:

@@ -31,7 +31,9 @@ from dpsample.scheme.scheme import Scheme
 _TINY = 1e-300  # keeps ratios of zeros defined
 
 
-def estimate_sum(tally: Tally, scheme: Scheme, of: Function, tuning: Tuning = TUNING) -> SumEstimate:
+def estimate_sum(
+    tally: Tally, scheme: Scheme, of: Function, tuning: Tuning = TUNING
+) -> SumEstimate:
     """Estimate the sum of ``L(x) g(frequency of x)`` over all keys from a tally of the reported ones.
 
     >>> from dpsample import KeepAll, Privacy
@@ -71,7 +73,9 @@ def estimate_sums(
     extrapolated, extrapolated_error = _extrapolated(functionals, groups)
 
     # one more key, anywhere from the threshold on to the least reported frequency, that may not have been reported
-    moments = unreported_moments(groups, calibration, [variance_of.function, covariance_of.function])
+    moments = unreported_moments(
+        groups, calibration, [variance_of.function, covariance_of.function]
+    )
     typical_weight = np.sqrt(groups.sums(squares) / groups.sums(groups.keys))
     unreported = moments[0] * typical_weight**2
     unreported_slope = moments[1] * typical_weight**3
@@ -85,7 +89,9 @@ def estimate_sums(
     covariance = tokens.values(covariance_of.table_values, 2)
     slope = groups.sums(covariance * (squares * weights / groups.keys))
     bias = tokens.values(functionals.bias_allowance, 3)
-    divisor = np.maximum(error.variance, (tuning.rounding_bias * above) ** 2)  # a variance of 0 is only rounding
+    divisor = np.maximum(
+        error.variance, (tuning.rounding_bias * above) ** 2
+    )  # a variance of 0 is only rounding
     columns = error.columns() | {
         "above": above,
         "bias_allowance": groups.sums(np.abs(weights) * bias),
@@ -101,12 +107,16 @@ def estimate_sums(
 class TokensOfGroups:
     """The values of the tokens of groups: of the table's tokens, and of those beyond it, where they are functions."""
 
-    def __init__(self, groups: Tallies, calibration: Calibration, functions: Sequence[Function]) -> None:
+    def __init__(
+        self, groups: Tallies, calibration: Calibration, functions: Sequence[Function]
+    ) -> None:
         cells, self._back = np.unique(groups.cells, return_inverse=True)
         places = calibration.places(cells)
         inside = places < calibration.table_tokens
         self._places = places[inside]
-        self.beyond_table = calibration.posterior_means(cells[~inside], functions)  # [token, function]
+        self.beyond_table = calibration.posterior_means(
+            cells[~inside], functions
+        )  # [token, function]
 
     def values(self, table: Floats, function: int) -> Floats:
         """Return the value of each token of each group: from a table, and beyond it from one of the functions."""
@@ -133,7 +143,12 @@ class SumErrors(NamedTuple):
 
     @staticmethod
     def of(
-        groups: Tallies, posterior: Floats, unbiased: Floats, squared: Floats, unreported: Floats, tuning: Tuning
+        groups: Tallies,
+        posterior: Floats,
+        unbiased: Floats,
+        squared: Floats,
+        unreported: Floats,
+        tuning: Tuning,
     ) -> "SumErrors":
         """Combine two estimates of the variance of each token's key, the square of one, and an unreported key."""
         fourth = groups.squares**2 / groups.keys
@@ -166,7 +181,9 @@ class SumErrors(NamedTuple):
         }
 
 
-def extrapolated_sums(tallies: Sequence[Tally], scheme: Scheme, of: Function, keys: int | None = None) -> Floats:
+def extrapolated_sums(
+    tallies: Sequence[Tally], scheme: Scheme, of: Function, keys: int | None = None
+) -> Floats:
     """Return the values of `estimate_sums`, extrapolation included, without their errors."""
     groups = Tallies.of(tallies)
     functionals = functionals_of(groups, scheme, of, keys=keys)
@@ -208,7 +225,9 @@ def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats,
     return extrapolate(functionals.total, kernels, density, error)
 
 
-def unreported_moments(groups: Tallies, calibration: Calibration, functions: Sequence[Function]) -> list[Floats]:
+def unreported_moments(
+    groups: Tallies, calibration: Calibration, functions: Sequence[Function]
+) -> list[Floats]:
     """Return moments of one more key that may not have been reported, from functions of its frequency, for each group.
 
     The key is anywhere from the threshold on to the least reported frequency; where it is surely reported, it does not

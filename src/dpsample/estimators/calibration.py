@@ -27,7 +27,9 @@ from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.token_columns import supports
 from dpsample.scheme.tokens import TokenLaw, first_frequency, support_length, token_law, token_laws
 
-_BLOCK = 1 << 21  # tokens times frequencies at once: large, since each block walks through the supports anew
+_BLOCK = (
+    1 << 21
+)  # tokens times frequencies at once: large, since each block walks through the supports anew
 
 Function = Callable[[Ints], Floats]
 
@@ -203,7 +205,10 @@ class Calibration:
             return laws
         law = self._steady_law
         shifts = (frequencies[len(near) :] - steady).tolist()
-        return laws + [replace(law, frequency=steady + by, cells=law.cells + by * self.scheme.grid) for by in shifts]
+        return laws + [
+            replace(law, frequency=steady + by, cells=law.cells + by * self.scheme.grid)
+            for by in shifts
+        ]
 
     @cached_property
     def _steady_law(self) -> TokenLaw:
@@ -213,7 +218,12 @@ class Calibration:
     def bins(self) -> Ints:
         """The bin of each token whose value is corrected."""
         width = max(1, round(self._bin_width * self.scheme.grid))
-        return np.arange((self._extent.last_corrected - self.before) * self.scheme.grid, dtype=np.int64) // width
+        return (
+            np.arange(
+                (self._extent.last_corrected - self.before) * self.scheme.grid, dtype=np.int64
+            )
+            // width
+        )
 
     @cached_property
     def binned_laws(self) -> Floats:
@@ -279,7 +289,10 @@ class Calibration:
     @cached_property
     def _steady_weights(self) -> Floats:
         """The same of the first tokens from which on all are shifts of one another, by their remainder: kept."""
-        cells = self.reporting.constant_from * self.scheme.grid - np.arange(self.scheme.grid, dtype=np.int64)[::-1]
+        cells = (
+            self.reporting.constant_from * self.scheme.grid
+            - np.arange(self.scheme.grid, dtype=np.int64)[::-1]
+        )
         return self._walked_weights(cells[np.argsort(cells % self.scheme.grid)])
 
     def _walked_weights(self, cells: Ints) -> Floats:
@@ -314,7 +327,9 @@ class Calibration:
         Over keys whose numbers fall with a power of the frequency; and over the keys of some low frequencies that
         happen to be reported, whatever their number.
         """
-        numbers = np.vstack([self._numbers_by_power(), self._numbers_of_rare()])  # of keys: [case, frequency]
+        numbers = np.vstack(
+            [self._numbers_by_power(), self._numbers_of_rare()]
+        )  # of keys: [case, frequency]
         moments = numbers @ self.binned_laws
         spread = (scale * moments) @ inverse * scale
         size = 1 / np.sqrt((spread * moments).sum(1))
@@ -348,7 +363,9 @@ class Calibration:
         i = self.frequencies[~self.below]
         pi, i = self.reporting.probabilities(i), i - self.before
         deviation = self.tuning.token_deviation / self.epsilon
-        variance = (i.astype(np.float64) ** 2 * (1 - pi) + deviation**2) / pi  # of one key's estimate, about
+        variance = (
+            i.astype(np.float64) ** 2 * (1 - pi) + deviation**2
+        ) / pi  # of one key's estimate, about
         return np.asarray(1 / (variance * i))
 
 
@@ -367,7 +384,9 @@ def _windows(first: Ints, length: int) -> tuple[Ints, Ints]:
 
 
 @lru_cache(maxsize=8)  # a sum from bounded noise has seven penalties; each may take many megabytes
-def _normal_equations(calibration: Calibration, penalty: float) -> tuple[Floats, Floats, Floats, Floats, Any]:
+def _normal_equations(
+    calibration: Calibration, penalty: float
+) -> tuple[Floats, Floats, Floats, Floats, Any]:
     """The normal equations of `bias_correction`, which are the same for every function: costly, so kept."""
     weight = calibration.frequency_weights
     square = weight @ calibration.binned_laws
@@ -391,7 +410,10 @@ def calibration_for(of: Function, calibration: Calibration) -> Calibration:
     if not calibration.reporting.bell_shaped:
         return calibration
     counted = calibration.frequencies[of(calibration.frequencies) > 0]
-    if len(counted) and calibration.calibration_threshold <= counted[0] <= calibration.last_corrected:
+    if (
+        len(counted)
+        and calibration.calibration_threshold <= counted[0] <= calibration.last_corrected
+    ):
         return _kept(replace(calibration, balanced=True))
     return calibration
 

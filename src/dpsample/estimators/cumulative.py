@@ -36,7 +36,9 @@ def narrow_quantile_intervals(
     the least frequency. The mean square of a value is its variance plus the square of its mean, which is known here.
     """
     tuning = calibration.tuning
-    at, values_upto, bias, number = cumulative_counts(calibration, least, round_up_key_count(tally.total, tuning))
+    at, values_upto, bias, number = cumulative_counts(
+        calibration, least, round_up_key_count(tally.total, tuning)
+    )
     places = calibration.places(tally.cells)
     inside = places < len(calibration.bins)
     bins = calibration.bins[places[inside]]
@@ -80,7 +82,9 @@ def narrow_quantile_intervals(
 
 
 @lru_cache(maxsize=8)
-def cumulative_counts(calibration: Calibration, least: int, keys: int) -> tuple[Ints, Floats, Floats, Functional]:
+def cumulative_counts(
+    calibration: Calibration, least: int, keys: int
+) -> tuple[Ints, Floats, Floats, Functional]:
     """Frequencies; values of bins that count the keys from the least up to each; their bias; and the number of all."""
     i = calibration.frequencies[~calibration.below]
     from_least = i >= least

@@ -11,7 +11,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpsample.estimators.calibrated import SumErrors, TokensOfGroups, functionals_of, sum_estimates, unreported_moments
+from dpsample.estimators.calibrated import (
+    SumErrors,
+    TokensOfGroups,
+    functionals_of,
+    sum_estimates,
+    unreported_moments,
+)
 from dpsample.estimators.calibration import Function
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.intervals import SumEstimate
@@ -43,14 +49,24 @@ class Deviations:
         bottom = functionals_of(groups, scheme, counted, keys=keys)
         variances = top.variance, _covariance(top, bottom), bottom.variance
         variance_functions = [variance.function for variance in variances]
-        functions: list[Function] = [summed, counted, *variance_functions, top.residual_bias, bottom.residual_bias]
+        functions: list[Function] = [
+            summed,
+            counted,
+            *variance_functions,
+            top.residual_bias,
+            bottom.residual_bias,
+        ]
         tokens = TokensOfGroups(groups, top.calibration, functions)
 
         # of each token: the values of S and N, two estimates of their variances, and the biases that they may have
         self._summed = tokens.values(top.total.table_values, 0)
         self._counted = tokens.values(bottom.total.table_values, 1)
-        self._unbiased = [tokens.values(variance.table_values, n) for n, variance in enumerate(variances, 2)]
-        self._posterior = [tokens.values(variance.uncorrected, n) for n, variance in enumerate(variances, 2)]
+        self._unbiased = [
+            tokens.values(variance.table_values, n) for n, variance in enumerate(variances, 2)
+        ]
+        self._posterior = [
+            tokens.values(variance.uncorrected, n) for n, variance in enumerate(variances, 2)
+        ]
         self._summed_bias = tokens.values(top.bias_allowance, 5)
         self._counted_bias = tokens.values(bottom.bias_allowance, 6)
         self._unreported = unreported_moments(groups, top.calibration, variance_functions)
@@ -84,7 +100,9 @@ class Deviations:
         half_widths = self._half_widths(means, level)
         _, against_smaller = half_widths
         shortest = 1e-9 * np.abs(means) + 1e-300
-        step = np.maximum(against_smaller / numbers, shortest)  # about as far as the end of the interval
+        step = np.maximum(
+            against_smaller / numbers, shortest
+        )  # about as far as the end of the interval
         squared_distance = (numbers * step) ** 2
         ends = []
         for sign, at_zero in zip((-1, 1), half_widths, strict=True):

@@ -109,7 +109,9 @@ class Estimate:
 
     def _alone(self) -> str:
         about = "" if self.at_least is None else f"in keys of frequency {self.at_least:,} or more: "
-        known = "; all of these keys are known, and reported" if self.detection_threshold == 0 else ""
+        known = (
+            "; all of these keys are known, and reported" if self.detection_threshold == 0 else ""
+        )
         return f"{about}{self._number()}{self._rests_on()}{self._of_all()}{known}"
 
     def _of_a_total(self, reported: Reported) -> list[str]:
@@ -227,15 +229,25 @@ def estimates(
         unweighted = bool((tally.weights == tally.keys).all())
         answers.append(answer(found, of, level, least, threshold, tally.total, unweighted))
 
-    if of([least - 1])[0] > 0 and scheme.sampling.least == 1:  # rarer keys count, and may be extrapolated
+    if (
+        of([least - 1])[0] > 0 and scheme.sampling.least == 1
+    ):  # rarer keys count, and may be extrapolated
         everything = extrapolated_sums(tallies, scheme, of, keys).tolist()
         for n, (total, found) in enumerate(zip(everything, sums, strict=True)):
-            answers[n] = replace(answers[n], below=Below("extrapolated", max(total - found.above, 0.0)))
+            answers[n] = replace(
+                answers[n], below=Below("extrapolated", max(total - found.above, 0.0))
+            )
     return answers
 
 
 def answer(
-    found: SumEstimate, of: Measure, level: float, least: int, threshold: int | None, keys: int, unweighted: bool
+    found: SumEstimate,
+    of: Measure,
+    level: float,
+    least: int,
+    threshold: int | None,
+    keys: int,
+    unweighted: bool,
 ) -> Estimate:
     """Return the answer that follows from the estimate of a sum over keys from a least frequency on.
 
@@ -284,13 +296,16 @@ def _nothing_reported(scheme: Scheme, of: Measure, level: float, least: int) -> 
     )
 
 
-def _by_token(tally: Tally, scheme: Scheme, of: Measure, estimator: Estimator, level: float) -> Estimate:
+def _by_token(
+    tally: Tally, scheme: Scheme, of: Measure, estimator: Estimator, level: float
+) -> Estimate:
     """The sum of an estimate for each token, without an interval."""
     if callable(estimator):
         values = np.asarray(estimator(tally.cells / scheme.grid), np.float64)
         if values.shape != tally.cells.shape or not np.isfinite(values).all():
             raise InvalidValue(
-                "an estimator must return a finite number for each token of an array", "write it with numpy"
+                "an estimator must return a finite number for each token of an array",
+                "write it with numpy",
             )
         note = "by a given function of the token, over all keys"
     else:

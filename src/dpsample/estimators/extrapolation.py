@@ -28,7 +28,9 @@ class Kernel(NamedTuple):
 
 def kernels_of(total: Functional, keys: int) -> list[Kernel]:
     """Return the kernels for a sum; none if keys below the threshold do not matter to it."""
-    matters = (np.abs(total.bias[total.calibration.below]) > total.calibration.tuning.rounding_bias).any()
+    matters = (
+        np.abs(total.bias[total.calibration.below]) > total.calibration.tuning.rounding_bias
+    ).any()
     return _kernels(total.calibration, keys) if matters else []
 
 
@@ -53,7 +55,9 @@ def _kernels(calibration: Calibration, keys: int) -> list[Kernel]:
     return kernels if len(kernels) == len(tuning.kernel_centres) else []
 
 
-def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error: Floats) -> tuple[Floats, Floats]:
+def extrapolate(
+    total: Functional, kernels: list[Kernel], density: Floats, error: Floats
+) -> tuple[Floats, Floats]:
     """Continue densities [..., kernels] below the threshold: what they add to the sum, and its error, [...]."""
     caution = total.calibration.tuning.extrapolation_caution
     ratio = np.array([kernel.density_ratio for kernel in kernels])
@@ -67,7 +71,9 @@ def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error
     positive = density.min(axis=-1) > 0
 
     missed_if_constant = float(_missed(total, np.zeros(())))
-    if missed_if_constant < 0:  # the sum counts keys below the threshold, which look like those at it
+    if (
+        missed_if_constant < 0
+    ):  # the sum counts keys below the threshold, which look like those at it
         counted = density[..., 0] * missed_if_constant
         return np.where(positive, counted, 0.0), error[..., 0] * -missed_if_constant
     known = np.where(positive[..., None], density, 1.0)
@@ -77,7 +83,9 @@ def extrapolate(total: Functional, kernels: list[Kernel], density: Floats, error
     return np.where(positive, cautious, 0.0), at_threshold_error * missed
 
 
-def _cautious_slope(density: Floats, error: Floats, kernels: list[Kernel], tuning: Tuning) -> Floats:
+def _cautious_slope(
+    density: Floats, error: Floats, kernels: list[Kernel], tuning: Tuning
+) -> Floats:
     """The power of the frequency with which a density falls below the threshold.
 
     A density that falls toward the threshold, or bends to fall, keeps falling; one that rises stays constant.

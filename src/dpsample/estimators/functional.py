@@ -28,14 +28,18 @@ class Functional:
 
     def __init__(self, calibration: Calibration, function: Function, keys: float) -> None:
         self.calibration, self.function = calibration, function
-        self._beyond: dict[int, tuple[Ints, list[TokenLaw], Function]] = {}  # by the largest frequency: costly
+        self._beyond: dict[
+            int, tuple[Ints, list[TokenLaw], Function]
+        ] = {}  # by the largest frequency: costly
         targets = function(calibration.frequencies)
         self.uncorrected = calibration.posterior_mean_table(function)  # of the table's tokens
         self.table_values = self.uncorrected.copy()
         bias = (calibration.laws @ self.uncorrected - targets)[~calibration.below]
         correction = calibration.bias_correction(bias, calibration.tuning.bias_penalty * keys)
         self.table_values[: len(calibration.bins)] += correction[calibration.bins]
-        self.mean = calibration.laws @ self.table_values  # at the table's frequencies, as all that follows
+        self.mean = (
+            calibration.laws @ self.table_values
+        )  # at the table's frequencies, as all that follows
         self.bias = self.mean - targets
 
     @cached_property
@@ -56,7 +60,9 @@ class Functional:
         """Return the covariance of one key's two values as a function of its frequency, up to about the largest one."""
         calibration = self.calibration
         i = calibration.frequencies
-        covariances = calibration.laws @ (self.table_values * other.table_values) - self.mean * other.mean
+        covariances = (
+            calibration.laws @ (self.table_values * other.table_values) - self.mean * other.mean
+        )
         beyond, laws, ours = self._beyond_table(largest)
         if laws:
             others = ours if other is self else other._interpolated_values(laws)
@@ -107,7 +113,9 @@ class Functional:
             return np.empty(0, np.int64), [], np.zeros_like
         beyond_table = (self._kinks >= start) & (self._kinks <= last)
         kinks = self._kinks[beyond_table]
-        spaced = np.geomspace(start, last, self.calibration.tuning.variance_frequencies).astype(np.int64)
+        spaced = np.geomspace(start, last, self.calibration.tuning.variance_frequencies).astype(
+            np.int64
+        )
         beyond = np.unique(np.append(spaced, kinks))
         laws = self.calibration.laws_beyond(beyond)
         return beyond, laws, self._interpolated_values(laws)

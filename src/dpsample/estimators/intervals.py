@@ -25,11 +25,17 @@ class SumEstimate:
     bias_allowance: float = 0.0  # the bias that `above` may have
     effective_keys: float = math.inf  # of the standard error
     variance_keys: float = math.inf  # of the estimated variance: half its degrees of freedom
-    raw_variance_keys: float = math.inf  # the same before the variance was raised because few keys determine it
+    raw_variance_keys: float = (
+        math.inf
+    )  # the same before the variance was raised because few keys determine it
     variance_slope: float = 0.0  # by how much the variance is larger where `above` is larger by one
-    unreported_share: float = 0.0  # share of the variance that stands for one key that may not have been reported
+    unreported_share: float = (
+        0.0  # share of the variance that stands for one key that may not have been reported
+    )
     unreported_slope: float = 0.0  # and its slope; both matter above `above`, not below
-    extrapolated: float = 0.0  # the sum below the threshold; negative if keys from below it were counted above it
+    extrapolated: float = (
+        0.0  # the sum below the threshold; negative if keys from below it were counted above it
+    )
     extrapolated_error: float = 0.0  # its standard error, if the density continues
     tuning: Tuning = TUNING
 
@@ -111,10 +117,19 @@ def added(parts: Sequence[SumEstimate]) -> SumEstimate:
     def weighted_mean(values: list[float]) -> float:
         return float(variance @ values) / max(total, _TINY)
 
-    fields = {"standard_error": math.sqrt(total), "extrapolated_error": math.hypot(*column("extrapolated_error"))}
+    fields = {
+        "standard_error": math.sqrt(total),
+        "extrapolated_error": math.hypot(*column("extrapolated_error")),
+    }
     fields |= {name: sum(column(name)) for name in ("above", "bias_allowance", "extrapolated")}
-    fields |= {name: effective(column(name)) for name in ("effective_keys", "variance_keys", "raw_variance_keys")}
-    fields |= {name: weighted_mean(column(name)) for name in ("variance_slope", "unreported_share", "unreported_slope")}
+    fields |= {
+        name: effective(column(name))
+        for name in ("effective_keys", "variance_keys", "raw_variance_keys")
+    }
+    fields |= {
+        name: weighted_mean(column(name))
+        for name in ("variance_slope", "unreported_share", "unreported_slope")
+    }
     return SumEstimate(**fields, tuning=parts[0].tuning)
 
 

@@ -7,7 +7,9 @@ from dpsample.estimators.measures import Measure
 from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 
 
-def inverse_probability(frequencies: ArrayLike, sampling: Sampling, of: Measure | str = "frequency") -> Floats:
+def inverse_probability(
+    frequencies: ArrayLike, sampling: Sampling, of: Measure | str = "frequency"
+) -> Floats:
     """Estimate from a non-private sample: ``g(i) / q_i`` for each sampled key, without bias. For comparison.
 
     A frequency with q = 0, which cannot be in a sample, gets 0.

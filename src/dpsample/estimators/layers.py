@@ -46,11 +46,14 @@ class TokenWeights:
         support = support_length(per_key)
         reporting = Reporting.of(KeepAll(), per_key)
         self.grid = grid
-        self._last = reporting.constant_from + 2 * support  # later tokens are shifts of those of this frequency
+        self._last = (
+            reporting.constant_from + 2 * support
+        )  # later tokens are shifts of those of this frequency
         rows = self._last + 3 * support
         if rows * rows * grid > TUNING.table_limit:
             raise InvalidValue(
-                "epsilon is too small: its tokens are too many to compare", "compare the sums of each release"
+                "epsilon is too small: its tokens are too many to compare",
+                "compare the sums of each release",
             )
         tokens_of_table = self._last * grid
         cells = np.arange(1, tokens_of_table + 2 * support * grid + 1, dtype=np.int64)
@@ -119,7 +122,12 @@ class Layers:
     """
 
     def __init__(self, of: Function, visible: Sequence[Function], least: int, largest: int) -> None:
-        self._of, self._visible, self._least, self._largest = of, visible, least, max(largest, least + 1)
+        self._of, self._visible, self._least, self._largest = (
+            of,
+            visible,
+            least,
+            max(largest, least + 1),
+        )
 
     def probability(self, layers: Ints) -> Floats:
         """Return the probability that a layer is visible in all samples."""

@@ -194,9 +194,13 @@ def _named(name: str) -> Measure:
         return Measure(form)
     parameter = exact(argument, word)
     if parameter <= 0:
-        raise InvalidValue(f"{word} takes a number above 0, not {text(parameter)}", "give one, as in capped:100")
+        raise InvalidValue(
+            f"{word} takes a number above 0, not {text(parameter)}", "give one, as in capped:100"
+        )
     return Measure(form, parameter)
 
 
 def _unknown(value: str) -> InvalidValue:
-    return InvalidValue(f"keys can be summed by {FORMS}, or by a function of the frequency, not by {value}")
+    return InvalidValue(
+        f"keys can be summed by {FORMS}, or by a function of the frequency, not by {value}"
+    )

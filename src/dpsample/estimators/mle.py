@@ -11,7 +11,11 @@ from dpsample.scheme.sampling import Floats, Sampling, as_frequencies
 
 
 def mle(
-    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike,
+    sampling: Sampling,
+    privacy: PerKey,
+    grid: int = 1,
+    of: Measure | str = "frequency",
 ) -> Floats:
     """Estimate by maximum likelihood, the paper's estimator: ``g(i) / pi_i`` at the likeliest i.
 

@@ -52,7 +52,9 @@ class Reported:
     standard_error: float
     low: float
     high: float
-    others: str = ""  # what is said of all keys, if that is no estimate: "the same: ..." or "unknown: ..."
+    others: str = (
+        ""  # what is said of all keys, if that is no estimate: "the same: ..." or "unknown: ..."
+    )
 
     def __repr__(self) -> str:
         return f"{shown_number(self.value)} ({shown_number(self.low)} to {shown_number(self.high)})"
@@ -189,7 +191,9 @@ def token_values(scheme: Scheme, measure: Measure, largest: int) -> TokenValues:
     above = _frequencies_above(scheme, c, measure, largest)
     laws = [_Law.of(i, scheme) for i in above.tolist()]
     values = _unbiased(laws, measure, above)
-    biases = [abs(law.mean(values(law.tokens)) - g) for law, g in zip(laws, measure(above), strict=True)]
+    biases = [
+        abs(law.mean(values(law.tokens)) - g) for law, g in zip(laws, measure(above), strict=True)
+    ]
 
     below = [_Law.of(i, scheme) for i in _frequencies_below(scheme.sampling.least, c)]
     lowered = _lowered(laws[0], below, values)

@@ -40,7 +40,11 @@ class Spectrum:
         return low, high
 
     def quantiles(
-        self, shares: Floats, least: int, level: float, number: tuple[float, float, float] | None = None
+        self,
+        shares: Floats,
+        least: int,
+        level: float,
+        number: tuple[float, float, float] | None = None,
     ) -> tuple[Floats, Floats, Floats]:
         """Return quantiles of the frequencies of all keys from the least one on, and their intervals.
 
@@ -75,7 +79,9 @@ class Spectrum:
         selected = self.frequencies >= least
         i, keys = self.frequencies[selected], self.keys[selected]
         pi = self.calibration.reporting.probabilities(i)
-        unreported = np.cumsum(keys * (1 - pi) / pi)  # variance of the number of unreported keys: negative binomial
+        unreported = np.cumsum(
+            keys * (1 - pi) / pi
+        )  # variance of the number of unreported keys: negative binomial
         variance_below = float(self.variance[~selected][-1]) if not selected.all() else 0.0
         z = NormalDist().inv_cdf(0.5 + level / 2)
         upto = np.cumsum(keys)
@@ -133,7 +139,9 @@ def _spectrum(tally: Tally, calibration: Calibration) -> Spectrum:
     inside = tally.cells <= calibration.last_token
     parts = [(_posterior(calibration, tally.cells[inside]), tally.keys[inside])]
     if not inside.all():
-        parts.append((_posterior_beyond_table(calibration, tally.cells[~inside]), tally.keys[~inside]))
+        parts.append(
+            (_posterior_beyond_table(calibration, tally.cells[~inside]), tally.keys[~inside])
+        )
     frequencies, keys, variances = [], [], []
     for (i, probabilities), reported_keys in parts:
         each = reported_keys[:, None]

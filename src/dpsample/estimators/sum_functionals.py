@@ -23,7 +23,9 @@ def round_up_key_count(keys: float, tuning: Tuning = TUNING) -> int:
     [100, 316, 1000, 1000000]
     """
     per_decade = tuning.key_counts_per_decade
-    return int(10 ** (np.ceil(per_decade * np.log10(max(keys, tuning.least_key_count))) / per_decade))
+    return int(
+        10 ** (np.ceil(per_decade * np.log10(max(keys, tuning.least_key_count))) / per_decade)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +51,16 @@ class SumFunctionals:
     def variance(self) -> Functional:
         """The variance of the sum."""
         variance_at = self.total.error_product(self.total, self.largest)
-        return Functional(self.calibration, lambda i: np.maximum(variance_at(i), 0.0), self.variance_keys)
+        return Functional(
+            self.calibration, lambda i: np.maximum(variance_at(i), 0.0), self.variance_keys
+        )
 
     @cached_property
     def covariance(self) -> Functional:
         """The covariance of the sum and its variance."""
-        return Functional(self.calibration, self.total.covariance(self.variance, self.largest), self.variance_keys)
+        return Functional(
+            self.calibration, self.total.covariance(self.variance, self.largest), self.variance_keys
+        )
 
     @property
     def variance_keys(self) -> float:
@@ -67,7 +73,9 @@ class SumFunctionals:
     def squared_variance(self) -> Floats:
         """For each token, the posterior mean of the square of a key's estimated variance."""
         squares = self.calibration.laws @ self.variance.table_values**2
-        return self.calibration.posterior_mean_table(lambda i: np.interp(i, self.calibration.frequencies, squares))
+        return self.calibration.posterior_mean_table(
+            lambda i: np.interp(i, self.calibration.frequencies, squares)
+        )
 
     @cached_property
     def residual_bias(self) -> Function:
@@ -81,7 +89,9 @@ class SumFunctionals:
 
 
 @lru_cache(maxsize=64)
-def sum_functionals(calibration: Calibration, of: Function, keys: int, largest: int) -> SumFunctionals:
+def sum_functionals(
+    calibration: Calibration, of: Function, keys: int, largest: int
+) -> SumFunctionals:
     """Return the functionals of a sum."""
     return SumFunctionals(calibration, of, keys, largest)
 
@@ -105,5 +115,9 @@ def _least_error(calibration: Calibration, of: Function, keys: int) -> Functiona
         return float(2 * math.sqrt(weights @ variance) + weights @ bias)
 
     return min(
-        (Functional(calibration, of, keys * factor) for factor in calibration.tuning.normal_noise_penalties), key=width
+        (
+            Functional(calibration, of, keys * factor)
+            for factor in calibration.tuning.normal_noise_penalties
+        ),
+        key=width,
     )

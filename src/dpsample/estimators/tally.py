@@ -47,7 +47,9 @@ class Tally:
         return int(self.keys.sum())
 
     def _bytes(self) -> tuple[bytes, ...]:
-        return tuple(column.tobytes() for column in (self.cells, self.keys, self.weights, self.squares))
+        return tuple(
+            column.tobytes() for column in (self.cells, self.keys, self.weights, self.squares)
+        )
 
     def __eq__(self, other: object) -> bool:
         return self._bytes() == other._bytes() if isinstance(other, Tally) else NotImplemented
@@ -76,7 +78,9 @@ class Tallies:
         lengths = np.array([len(tally.cells) for tally in tallies])
         starts = np.cumsum(lengths) - lengths
         names = ("cells", "keys", "weights", "squares")
-        columns = {name: np.concatenate([getattr(tally, name) for tally in tallies]) for name in names}
+        columns = {
+            name: np.concatenate([getattr(tally, name) for tally in tallies]) for name in names
+        }
         return Tallies(**columns, starts=starts)
 
     def sums(self, values: Floats | Ints) -> Floats:

@@ -20,7 +20,11 @@ _MOST = 1e150  # so that squares are finite
 
 
 def unbiased(
-    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1, of: Measure | str = "frequency"
+    cells: ArrayLike,
+    sampling: Sampling,
+    privacy: PerKey,
+    grid: int = 1,
+    of: Measure | str = "frequency",
 ) -> Floats:
     """Estimate without bias: the solution of ``sum over j of pi_ij a_j = g(i)`` for all i. For study, not for use.
 

@@ -24,7 +24,13 @@ rows that were left out, and not on the memory around them. Checksums find accid
 from dpsample.files.atomic_folder import atomic_folder, cache_folder, check_folder
 from dpsample.files.foreign import read_foreign
 from dpsample.files.metadata import PARTS, PathLike
-from dpsample.files.outputs import check_file, check_not_input, check_output, check_room, written_outputs
+from dpsample.files.outputs import (
+    check_file,
+    check_not_input,
+    check_output,
+    check_room,
+    written_outputs,
+)
 from dpsample.files.reading import kind_of, read_table
 from dpsample.files.tables import ROWS, ContentHash, is_text, plain_schema, rebatch, without_view
 from dpsample.files.writing import commit_parts, write_cached, write_file, write_table

@@ -35,7 +35,9 @@ class Temporary(io.RawIOBase):
                 self.path = target.with_name(f"{prefix}{secrets.token_hex(8)}.tmp")
                 fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 self._file = open(fd, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
-                if lock(fd) and not _is(self.path, fd):  # another process removed it before it was locked
+                if lock(fd) and not _is(
+                    self.path, fd
+                ):  # another process removed it before it was locked
                     self._file.close()
                     continue
                 return
@@ -90,7 +92,10 @@ class Temporary(io.RawIOBase):
             try:
                 os.posix_fallocate(self._file.fileno(), 0, size)
             except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot reserve
+                if error.errno not in (
+                    errno.EINVAL,
+                    errno.EOPNOTSUPP,
+                ):  # a file system that cannot reserve
                     raise
 
     def is_at(self, name: Path) -> bool:
@@ -101,7 +106,10 @@ class Temporary(io.RawIOBase):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
@@ -140,7 +148,8 @@ def check_system() -> None:
 def taken(name: Path) -> InvalidValue:
     """Return the refusal to overwrite an output."""
     return InvalidValue(
-        f"the output {str(name)!r} exists already", "choose another name, or force it with `force=True`"
+        f"the output {str(name)!r} exists already",
+        "choose another name, or force it with `force=True`",
     )
 
 

@@ -29,13 +29,16 @@ def check_folder(path: PathLike, mark: str | None = None, force: bool = False) -
     target = resolved(path)
     with failures(target):
         if not target.parent.is_dir():
-            raise InvalidValue(f"there is no folder {str(target.parent)!r} for the output", "make it first")
+            raise InvalidValue(
+                f"there is no folder {str(target.parent)!r} for the output", "make it first"
+            )
         if _holds(target) or (os.path.lexists(target) and not target.is_dir()):
             if not force:
                 raise taken(target)
             if mark is None or not (target / mark).is_file():
                 raise InvalidValue(
-                    f"{str(target)!r} is not replaced, since the same command did not make it", "name another folder"
+                    f"{str(target)!r} is not replaced, since the same command did not make it",
+                    "name another folder",
                 )
         if not os.access(target.parent, os.W_OK | os.X_OK):
             raise InvalidValue(

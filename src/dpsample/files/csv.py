@@ -25,7 +25,9 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
         elif _is_moment(column.type):
             columns.append(_moments(column))
         elif _is_binary(column.type):
-            columns.append(pa.array([v if v is None else v.hex() for v in column.to_pylist()], pa.string()))
+            columns.append(
+                pa.array([v if v is None else v.hex() for v in column.to_pylist()], pa.string())
+            )
         else:
             columns.append(column)
             try:
@@ -34,7 +36,8 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
                 kept = False
             if not kept:
                 raise InvalidValue(
-                    f"CSV does not keep a {column.type} in column {name!r} exactly", "write Parquet or Arrow"
+                    f"CSV does not keep a {column.type} in column {name!r} exactly",
+                    "write Parquet or Arrow",
                 )
     return pa.record_batch(columns, csv_schema(batch.schema))
 
@@ -42,7 +45,9 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
 def csv_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns of the CSV: names that no spreadsheet runs; binary, dates and timestamps as text."""
     names = _escaped(pa.array(schema.names, pa.string())).to_pylist()
-    return pa.schema([pa.field(name, _csv_type(field.type)) for name, field in zip(names, schema, strict=True)])
+    return pa.schema(
+        [pa.field(name, _csv_type(field.type)) for name, field in zip(names, schema, strict=True)]
+    )
 
 
 def csv_rules(schema: pa.Schema) -> dict[str, list[str]]:
@@ -50,7 +55,9 @@ def csv_rules(schema: pa.Schema) -> dict[str, list[str]]:
     return {
         "leading apostrophe to be dropped": [field.name for field in schema if is_text(field.type)],
         "hexadecimal": [field.name for field in schema if _is_binary(field.type)],
-        "integers counted from 1970-01-01": [field.name for field in schema if _is_moment(field.type)],
+        "integers counted from 1970-01-01": [
+            field.name for field in schema if _is_moment(field.type)
+        ],
     }
 
 
@@ -102,7 +109,9 @@ def _escaped(texts: pa.Array) -> pa.Array:
     """Put an apostrophe before texts that begin like a formula or with an apostrophe."""
     first = pc.utf8_slice_codeunits(texts, 0, 1)
     risky = pc.is_in(first, value_set=pa.array(list(_FORMULA), texts.type))
-    quoted = pc.binary_join_element_wise(pa.scalar("'", texts.type), texts, pa.scalar("", texts.type))
+    quoted = pc.binary_join_element_wise(
+        pa.scalar("'", texts.type), texts, pa.scalar("", texts.type)
+    )
     return pc.if_else(risky, quoted, texts)
 
 
@@ -125,7 +134,11 @@ def from_csv(data: bytes, schema: pa.Schema) -> pa.Table:
         elif _is_moment(field.type):
             columns.append(_from_moments(column, field.type))
         elif _is_binary(field.type):
-            columns.append(pa.chunked_array([[bytes.fromhex(value) for value in column.to_pylist()]], field.type))
+            columns.append(
+                pa.chunked_array(
+                    [[bytes.fromhex(value) for value in column.to_pylist()]], field.type
+                )
+            )
         else:
             columns.append(column.cast(field.type))
     return pa.table(columns, schema=schema)

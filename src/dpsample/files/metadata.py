@@ -15,7 +15,15 @@ PathLike: TypeAlias = str | os.PathLike[str]
 Metadata: TypeAlias = dict[str, Any]
 
 PARTS: Final = "_dpsample.json"  # holds the metadata of a folder of parts
-_SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_SYSTEM = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+}
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".private": "parquet"}
 
 
@@ -37,7 +45,9 @@ def resolved(path: PathLike) -> Path:
     with failures(Path(path)):
         target = Path(os.path.realpath(path))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.lstat(target)  # refuses what cannot be a name here; since Python 3.14, `Path.is_file` is silent about it
+            os.lstat(
+                target
+            )  # refuses what cannot be a name here; since Python 3.14, `Path.is_file` is silent about it
         return target
 
 

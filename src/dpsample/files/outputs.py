@@ -38,14 +38,18 @@ def check_file(path: PathLike, force: bool = False, form: str = "parquet") -> Pa
     folder = target.parent
     with failures(target):
         if not folder.is_dir():
-            raise InvalidValue(f"there is no folder {str(folder)!r} for the output", "make it, or choose another")
+            raise InvalidValue(
+                f"there is no folder {str(folder)!r} for the output", "make it, or choose another"
+            )
         if target.is_dir():
             raise InvalidValue(
-                f"the output must be a file, and {str(target)!r} is a folder", "give the name of a file in it"
+                f"the output must be a file, and {str(target)!r} is a folder",
+                "give the name of a file in it",
             )
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InvalidValue(
-                f"the folder {str(folder)!r} cannot be written to", "choose another folder, or change its permissions"
+                f"the folder {str(folder)!r} cannot be written to",
+                "choose another folder, or change its permissions",
             )
         check_free(target, form, force)
     return target
@@ -53,10 +57,13 @@ def check_file(path: PathLike, force: bool = False, form: str = "parquet") -> Pa
 
 def check_free(target: Path, form: str, force: bool) -> None:
     """Refuse names that exist, unless forced; and always those of anything but a regular file."""
-    for name in filter(os.path.lexists, [target] if form == "parquet" else [target, sidecar_of(target)]):
+    for name in filter(
+        os.path.lexists, [target] if form == "parquet" else [target, sidecar_of(target)]
+    ):
         if not name.is_file():
             raise InvalidValue(
-                f"the output must be a regular file, and {str(name)!r} is something else", "choose another name"
+                f"the output must be a regular file, and {str(name)!r} is something else",
+                "choose another name",
             )
         abandoned = name != target and not os.path.lexists(target) and metadata_in(name)
         if not force and not abandoned:
@@ -89,10 +96,18 @@ def check_not_input(output: PathLike, inputs: Iterable[PathLike]) -> None:
     target = Path(os.path.realpath(output))
     for path in inputs:
         source = Path(os.path.realpath(path))
-        writes, reads = _identities([target, _sidecar(target)]), _identities([source, _sidecar(source)])
-        if writes & reads or _identities(target.parents) & reads or writes & _identities(source.parents):
+        writes, reads = (
+            _identities([target, _sidecar(target)]),
+            _identities([source, _sidecar(source)]),
+        )
+        if (
+            writes & reads
+            or _identities(target.parents) & reads
+            or writes & _identities(source.parents)
+        ):
             raise InvalidValue(
-                f"the output {str(target)!r} must not overlap with the input {str(source)!r}", "name another output"
+                f"the output {str(target)!r} must not overlap with the input {str(source)!r}",
+                "name another output",
             )
 
 

@@ -27,7 +27,9 @@ from dpsample.files.metadata import (
 from dpsample.files.tables import ROWS, ContentHash, check_batch, named_type, plain_schema
 
 
-def read_table(path: PathLike, kind: str, newest: int, *, format: str | None = None) -> tuple[pa.Table, Metadata]:
+def read_table(
+    path: PathLike, kind: str, newest: int, *, format: str | None = None
+) -> tuple[pa.Table, Metadata]:
     """Read a table of a kind, "release" or "sample", and its metadata; refuse a file that is not as it was written.
 
     `newest` is the newest version of this kind of file that the caller understands.
@@ -51,7 +53,9 @@ def _read(target: Path, form: str | None, kind: str, newest: int) -> tuple[pa.Ta
     if form is None:
         return _read_parts(target, kind, newest)
     if not target.is_file():
-        raise InvalidValue(f"there is neither a file nor a folder at {str(target)!r}", "check the path")
+        raise InvalidValue(
+            f"there is neither a file nor a folder at {str(target)!r}", "check the path"
+        )
     if form == "parquet":
         table, metadata, file = _read_parquet(target, kind, newest)
     else:
@@ -71,7 +75,9 @@ def kind_of(path: PathLike) -> str | None:
     Nothing is checked: this serves messages about a wrong file.
     """
     metadata = metadata_of(path) or {}
-    return {"dpsample release": "release", "dpsample sample": "sample"}.get(str(metadata.get("format")))
+    return {"dpsample release": "release", "dpsample sample": "sample"}.get(
+        str(metadata.get("format"))
+    )
 
 
 def metadata_of(path: PathLike) -> Metadata | None:
@@ -81,7 +87,9 @@ def metadata_of(path: PathLike) -> Metadata | None:
         sidecar = target / PARTS if target.is_dir() else sidecar_of(target)
         parquet = target.suffix in (".parquet", ".private") and target.is_file()
         footer = pq.read_metadata(target).metadata or {} if parquet else {}
-        metadata: Metadata = json.loads(footer[b"dpsample"]) if b"dpsample" in footer else metadata_in(sidecar)[0]
+        metadata: Metadata = (
+            json.loads(footer[b"dpsample"]) if b"dpsample" in footer else metadata_in(sidecar)[0]
+        )
         return metadata
     return None
 
@@ -102,18 +110,26 @@ def _check_groups(footer: pq.FileMetaData, target: Path) -> None:
         raise _damaged(target, "row groups of another size")
 
 
-def _read_pair(target: Path, form: str, kind: str, newest: int) -> tuple[pa.Table, Metadata, Metadata]:
+def _read_pair(
+    target: Path, form: str, kind: str, newest: int
+) -> tuple[pa.Table, Metadata, Metadata]:
     candidates = metadata_in(sidecar_of(target))
     if not candidates:
         raise _not_ours(kind, sidecar_of(target))
     data = target.read_bytes()
     sha256 = sha256_of(data)
-    described = next((m for m in candidates if m.get("file", {}).get("sha256") == sha256), candidates[0])
+    described = next(
+        (m for m in candidates if m.get("file", {}).get("sha256") == sha256), candidates[0]
+    )
     metadata, file = _checked(described, kind, newest, target)
     if file["sha256"] != sha256:
         raise _damaged(target, f"another SHA-256 than {str(sidecar_of(target))!r} states")
     schema = _schema(file)
-    table = from_csv(data, schema) if form == "csv" else pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    table = (
+        from_csv(data, schema)
+        if form == "csv"
+        else pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    )
     return _typed(table, schema, target), metadata, file
 
 
@@ -156,7 +172,8 @@ def _checked(sealed: Any, kind: str, newest: int, target: Path) -> tuple[Metadat
         raise _damaged(target, "no version")
     if version > newest:
         raise InvalidValue(
-            f"this dpsample reads versions up to {newest} of the file format, not {version}", "upgrade dpsample"
+            f"this dpsample reads versions up to {newest} of the file format, not {version}",
+            "upgrade dpsample",
         )
     metadata = dict(sealed)
     if metadata.pop("checksum", None) != sha256_of(canonical(metadata)):
@@ -165,7 +182,9 @@ def _checked(sealed: Any, kind: str, newest: int, target: Path) -> tuple[Metadat
 
 
 def _schema(file: Metadata) -> pa.Schema:
-    return plain_schema(pa.schema([pa.field(name, named_type(type)) for name, type in file["columns"]]))
+    return plain_schema(
+        pa.schema([pa.field(name, named_type(type)) for name, type in file["columns"]])
+    )
 
 
 def _typed(table: pa.Table, schema: pa.Schema, target: Path) -> pa.Table:
@@ -177,7 +196,8 @@ def _typed(table: pa.Table, schema: pa.Schema, target: Path) -> pa.Table:
 
 def _damaged(target: Path, found: str) -> InvalidValue:
     return InvalidValue(
-        f"{str(target)!r} is not as it was written: it has {found}", "get it again from where it was written"
+        f"{str(target)!r} is not as it was written: it has {found}",
+        "get it again from where it was written",
     )
 
 

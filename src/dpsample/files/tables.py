@@ -27,7 +27,12 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     """
     for field in schema:
         t = field.type
-        simple = pa.types.is_integer(t) or pa.types.is_boolean(t) or pa.types.is_float64(t) or pa.types.is_date(t)
+        simple = (
+            pa.types.is_integer(t)
+            or pa.types.is_boolean(t)
+            or pa.types.is_float64(t)
+            or pa.types.is_date(t)
+        )
         text = is_text(t) or pa.types.is_binary(t) or pa.types.is_large_binary(t)
         named = (pa.types.is_timestamp(t) or pa.types.is_decimal(t)) and named_type(str(t)) == t
         if not (simple or text or named):
@@ -37,7 +42,9 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
                 "cast it, for example to string",
             )
     if len({name.lower() for name in schema.names}) < len(schema.names):
-        raise InvalidValue("two columns have the same name, but for upper and lower case", "rename one of them")
+        raise InvalidValue(
+            "two columns have the same name, but for upper and lower case", "rename one of them"
+        )
     return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
@@ -52,7 +59,9 @@ def without_view(type: pa.DataType) -> pa.DataType:
     >>> without_view(pa.string_view()), without_view(pa.int64())
     (DataType(large_string), DataType(int64))
     """
-    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(type, type)
+    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(
+        type, type
+    )
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -90,11 +99,18 @@ def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
     columns = [(field.name, field.type) for field in batch.schema]
     if columns != [(field.name, field.type) for field in schema]:
         found = ", ".join(f"{name!r} {type}" for name, type in columns) or "no columns"
-        raise InvalidValue(f"a batch has other columns or types than the schema: {found}", "cast the batches")
+        raise InvalidValue(
+            f"a batch has other columns or types than the schema: {found}", "cast the batches"
+        )
     for name, column in zip(schema.names, batch.columns, strict=True):
         if column.null_count:
-            raise InvalidValue(f"the column {name!r} has at least one NULL, and no column may", "drop or replace them")
-    refusal = InvalidValue("a batch has text that is not UTF-8, or invalid arrays", "cast the column to binary")
+            raise InvalidValue(
+                f"the column {name!r} has at least one NULL, and no column may",
+                "drop or replace them",
+            )
+    refusal = InvalidValue(
+        "a batch has text that is not UTF-8, or invalid arrays", "cast the column to binary"
+    )
     attempt(lambda: batch.validate(full=True), refusal, pa.ArrowInvalid)
 
 

@@ -29,7 +29,9 @@ from dpsample.files.outputs import check_file, check_free, check_target, note_wr
 from dpsample.files.tables import ContentHash, plain_schema, rebatch, written_columns
 
 
-def write_file(path: PathLike, content: bytes, force: bool = False, mode: int | None = None) -> None:
+def write_file(
+    path: PathLike, content: bytes, force: bool = False, mode: int | None = None
+) -> None:
     """Write a file of any kind, atomically; with the permissions `mode`, if given."""
     target = check_file(path, force)
     _write(target, content, force, mode)
@@ -107,12 +109,19 @@ def commit_parts(
     """Make one table of a folder of Parquet files, by their names and numbers of rows: write its _dpsample.json."""
     target = Path(os.path.realpath(folder), PARTS)
     with failures(target):
-        listed = [{"name": n, "rows": rows, "sha256": sha256_of(target.with_name(n))} for n, rows in parts.items()]
+        listed = [
+            {"name": n, "rows": rows, "sha256": sha256_of(target.with_name(n))}
+            for n, rows in parts.items()
+        ]
     columns = written_columns(plain_schema(schema))
-    _write_sidecar(target, sealed({**metadata, "file": {"columns": columns, "parts": listed}}), False, mode)
+    _write_sidecar(
+        target, sealed({**metadata, "file": {"columns": columns, "parts": listed}}), False, mode
+    )
 
 
-def _place_both(data: Temporary, target: Path, form: str, metadata: Metadata, force: bool, mode: int | None) -> None:
+def _place_both(
+    data: Temporary, target: Path, form: str, metadata: Metadata, force: bool, mode: int | None
+) -> None:
     """Place a data file and its sidecar such that one step, the data file's, decides.
 
     Until then the sidecar also holds the metadata of the data file that is replaced. The folder's lock keeps other
@@ -133,7 +142,9 @@ def _place_both(data: Temporary, target: Path, form: str, metadata: Metadata, fo
                 sidecar.unlink(missing_ok=True)
             raise
         if before:
-            with contextlib.suppress(DpsampleError):  # the output is complete; the sidecar still describes the old one
+            with contextlib.suppress(
+                DpsampleError
+            ):  # the output is complete; the sidecar still describes the old one
                 _write_sidecar(sidecar, metadata, True, mode)
     finally:
         os.close(folder)
@@ -157,5 +168,9 @@ def _writer(form: str, sink: Temporary, schema: pa.Schema) -> Any:
         return pa.csv.CSVWriter(sink, csv_schema(schema))
     # the first column is sorted: what repeats is adjacent, so compression finds it without a dictionary
     return pq.ParquetWriter(
-        sink, schema, compression="zstd", write_page_checksum=True, use_dictionary=schema.names[1:] or False
+        sink,
+        schema,
+        compression="zstd",
+        write_page_checksum=True,
+        use_dictionary=schema.names[1:] or False,
     )

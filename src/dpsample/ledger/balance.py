@@ -69,11 +69,19 @@ class Ledger:
         With parts, None stands for a part of which nothing was released.
         """
         charges = tuple(entry.charge for entry in self.charged)
-        return charges if self.parts is None else tuple(c for c in charges if self._part_of(c) in (None, part))
+        return (
+            charges
+            if self.parts is None
+            else tuple(c for c in charges if self._part_of(c) in (None, part))
+        )
 
     def _part_of(self, charge: Charge) -> str | None:
         """The part that a release counts for alone; None if it counts for all."""
-        return charge.part.value if charge.part is not None and charge.part.name == self.parts else None
+        return (
+            charge.part.value
+            if charge.part is not None and charge.part.name == self.parts
+            else None
+        )
 
     @property
     def released_parts(self) -> tuple[str, ...]:
@@ -84,7 +92,9 @@ class Ledger:
     @property
     def largest_part(self) -> str | None:
         """The part that spent most; None if there are no parts."""
-        return max(self.released_parts, key=lambda part: self.rule.share(self.charges(part)), default=None)
+        return max(
+            self.released_parts, key=lambda part: self.rule.share(self.charges(part)), default=None
+        )
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -131,10 +141,16 @@ class Ledger:
                 f"name it with `part=({self.parts!r}, VALUE)`, or use another ledger",
             )
         for part in self._parts_of(charge):
-            dataset = repr(self.dataset) + ("" if part is None else f", {Part(str(self.parts), part)},")
+            dataset = repr(self.dataset) + (
+                "" if part is None else f", {Part(str(self.parts), part)},"
+            )
             self.rule.require(dataset, self.charges(part), charge)
         for number, entry in enumerate(self.entries, 1):
-            if charge.sample is not None and entry.charge.sample == charge.sample and entry.status != "cancelled":
+            if (
+                charge.sample is not None
+                and entry.charge.sample == charge.sample
+                and entry.status != "cancelled"
+            ):
                 raise InvalidValue(
                     "a sample is released once: two releases of one sample spend more than their sum",
                     f"entry {number} of the ledger of {self.dataset!r}, which released this sample",
@@ -154,7 +170,12 @@ class Ledger:
             "parts": self.parts,
             "releases_allowed": self.releases,
             "entries": [entry.to_json() for entry in self.entries],
-            "spent": {"epsilon": text(epsilon), "delta": text(delta), "rule": rule, "part": self.largest_part},
+            "spent": {
+                "epsilon": text(epsilon),
+                "delta": text(delta),
+                "rule": rule,
+                "part": self.largest_part,
+            },
             "more_like_the_last": self.more,
             "head": self.head,
         }
@@ -163,7 +184,9 @@ class Ledger:
         budget = amount(self.budget.epsilon, self.budget.delta)
         lines = [f"Ledger of {self.dataset!r}: {budget} for each {self.protects}"]
         if self.parts is not None:
-            lines.append(f"  parts that do not overlap: {shown(self.parts)}; each has all of the budget")
+            lines.append(
+                f"  parts that do not overlap: {shown(self.parts)}; each has all of the budget"
+            )
         if self.account is not None:
             lines.append(
                 f"  by Rényi divergences at {len(self.account.limits)} orders; delta {text(self.account.aside)} is set "
@@ -171,15 +194,22 @@ class Ledger:
             )
         if self.each is not None:
             rule = f": {self.releases} releases in all" if self.releases is not None else ""
-            lines.append(f"  at most {amount(self.each.epsilon, self.each.delta)} for each release{rule}")
+            lines.append(
+                f"  at most {amount(self.each.epsilon, self.each.delta)} for each release{rule}"
+            )
         for number, entry in enumerate(self.entries, 1):
-            lines += [f"  {number}  {entry}", *([f"     {entry.charge}"] if str(entry.charge) else [])]
+            lines += [
+                f"  {number}  {entry}",
+                *([f"     {entry.charge}"] if str(entry.charge) else []),
+            ]
         return "\n".join([*lines, self._balance()])
 
     def _balance(self) -> str:
         epsilon, delta, rule = self.spent
         part = self.largest_part
-        where = "" if part is None else f" of {Part(str(self.parts), part)}, the part that spent most"
+        where = (
+            "" if part is None else f" of {Part(str(self.parts), part)}, the part that spent most"
+        )
         if self.account is not None:
             left = self._left_like_the_last() if self.charged else "all"
         else:

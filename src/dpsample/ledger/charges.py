@@ -74,7 +74,9 @@ class Charge:
             form.get("scheme"),
             form.get("sample"),
             Part.from_json(form["part"]) if "part" in form else None,
-            _curve(form["curve"]["delta"], tuple(form["curve"]["orders"].items())) if "curve" in form else None,
+            _curve(form["curve"]["delta"], tuple(form["curve"]["orders"].items()))
+            if "curve" in form
+            else None,
             form.get("settings"),
         )
 
@@ -85,7 +87,8 @@ class Charge:
             self.keys and f"key: {shown(', '.join(self.keys))}",
             self.user and f"user: {shown(self.user)}",
             self.max_keys and f"up to {self.max_keys} keys per user",
-            self.scheme and "sampled by " + ", ".join(f"{name} {value}" for name, value in self.scheme.items()),
+            self.scheme
+            and "sampled by " + ", ".join(f"{name} {value}" for name, value in self.scheme.items()),
             self.sample and f"sample {self.sample}",
             self.part and f"part: {self.part}",
             self.settings and f"settings {shown(str(self.settings))}",
@@ -152,7 +155,12 @@ def scheme_form(scheme: Sampling | SampleSize) -> dict[str, Any]:
     {'scheme': 'custom', 'sha256': None}
     """
     if isinstance(scheme, SampleSize):
-        return {"scheme": scheme.scheme, "size": scheme.size, "power": text(scheme.power), "cap": scheme.cap}
+        return {
+            "scheme": scheme.scheme,
+            "size": scheme.size,
+            "power": text(scheme.power),
+            "cap": scheme.cap,
+        }
     if type(scheme) is CustomSampling:
         sha256 = None if scheme.values is None else sha256_of(canonical(scheme.to_json()))
         return {"scheme": scheme.name, "sha256": sha256}
@@ -165,7 +173,9 @@ def add_line(entries: dict[str, Entry], line: Line) -> None:
     kind = form["kind"]
     if kind == "reserve":
         charge = Charge.from_json(form)
-        entries[line.hash] = Entry(charge, str(form["time"]), line.hash, "reserved", form.get("dpsample"))
+        entries[line.hash] = Entry(
+            charge, str(form["time"]), line.hash, "reserved", form.get("dpsample")
+        )
         return
     entry = entries[form["entry"]]
     if entry.status != "reserved" or kind not in ("confirm", "cancel"):

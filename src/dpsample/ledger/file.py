@@ -41,7 +41,9 @@ def existing_ledger(path: PathLike) -> Path:
     with failures(target):
         if not target.is_file():
             raise InvalidValue(
-                "a ledger must exist to be used", f"no file {str(target)!r}", "start one with dpsample ledger new"
+                "a ledger must exist to be used",
+                f"no file {str(target)!r}",
+                "start one with dpsample ledger new",
             )
     return target
 
@@ -52,7 +54,9 @@ def parse_lines(data: bytes, target: Path) -> list[Line]:
     if rest or not lines:
         raise damaged(target, len(lines) + 1, "a line that is cut off" if rest else "no line")
     parsed, head = [], ""
-    for number, line in enumerate(lines, 1):  # the chain first: what does not hold together is not even read
+    for number, line in enumerate(
+        lines, 1
+    ):  # the chain first: what does not hold together is not even read
         form = _json_object(line)
         if form is None or form.get("previous", "") != head:
             raise damaged(target, number)
@@ -85,7 +89,10 @@ def with_line(data: bytes, form: Mapping[str, Any]) -> tuple[bytes, str]:
 
 def write_lines(target: Path, data: bytes, new: bool = False) -> None:
     """Write the file; when this returns, it is on the disk and stays there. A `new` one replaces nothing."""
-    with failures(target), Temporary(target, None if new else target.stat().st_mode & 0o777) as file:
+    with (
+        failures(target),
+        Temporary(target, None if new else target.stat().st_mode & 0o777) as file,
+    ):
         file.write(data)
         file.seal()
         file.place(target, force=not new)
@@ -100,7 +107,9 @@ def locked_ledger(path: PathLike) -> Iterator[Path]:
         with failures(target):
             file = open(target, "r+b")  # noqa: SIM115 - closed below; NFS locks what is open for writing alone
         with file, failures(target):
-            if _lock(file.fileno(), target) and os.path.samestat(os.stat(target), os.fstat(file.fileno())):
+            if _lock(file.fileno(), target) and os.path.samestat(
+                os.stat(target), os.fstat(file.fileno())
+            ):
                 _check_file(target)
                 yield target
                 return
@@ -118,7 +127,9 @@ def check_room(target: Path) -> None:
         pass
 
 
-def damaged(target: Path, line: int, finding: str = "one that does not follow from the line before it") -> InvalidValue:
+def damaged(
+    target: Path, line: int, finding: str = "one that does not follow from the line before it"
+) -> InvalidValue:
     """Return the refusal of a ledger that is not as it was written."""
     return InvalidValue(
         f"{str(target)!r} must be a ledger as dpsample wrote it",
@@ -137,7 +148,9 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
 def _check_file(target: Path) -> None:
     """Refuse a ledger under two names: a line would go to one of them, and each would have the whole budget."""
     if target.stat().st_nlink > 1:
-        for draft in target.parent.glob(".dpsample-*.tmp"):  # what a `new_ledger` that was killed leaves behind
+        for draft in target.parent.glob(
+            ".dpsample-*.tmp"
+        ):  # what a `new_ledger` that was killed leaves behind
             with contextlib.suppress(FileNotFoundError):
                 if draft.samefile(target):
                     draft.unlink()
@@ -150,7 +163,9 @@ def _check_file(target: Path) -> None:
         )
     if not status.st_mode & 0o222:
         raise InvalidValue(
-            "a ledger must be writable", f"that {str(target)!r} is read-only", "use another, or change its permissions"
+            "a ledger must be writable",
+            f"that {str(target)!r} is read-only",
+            "use another, or change its permissions",
         )
 
 

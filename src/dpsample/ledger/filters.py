@@ -25,7 +25,9 @@ ASIDE = Fraction(1, 10)  # of delta, unless the ledger says otherwise
 # of epsilon 1 to 10: 9/10 allows 0.6 to 0.9 % fewer small releases, 3/4 2 %, 1/2 4 to 6 %. Large releases, which need
 # other orders, lose 0.02 of epsilon in each case
 _CENTRE = Fraction(9, 10)
-_DECAY = Fraction(1, 2)  # from each order to the next one that is farther off; 2/3 and 3/4 change nothing
+_DECAY = Fraction(
+    1, 2
+)  # from each order to the next one that is farther off; 2/3 and 3/4 change nothing
 _FIGURES = 9
 
 
@@ -68,7 +70,9 @@ class RenyiBudget:
         share = exact(share, "the share of delta that is set aside")
         if not 0 <= share < 1:
             raise InvalidValue(
-                "the share of delta that is set aside is at least 0 and below 1", text(share), "choose one such as 0.1"
+                "the share of delta that is set aside is at least 0 and below 1",
+                text(share),
+                "choose one such as 0.1",
             )
         return _divided(privacy.epsilon, privacy.delta, share)
 
@@ -82,16 +86,23 @@ class RenyiBudget:
             and self.aside >= 0
             and min(limit.delta for limit in self.limits) > 0
             and self.aside + sum(limit.delta for limit in self.limits) <= privacy.delta
-            and all(limit.divergence + conversion(limit.order, limit.delta) <= privacy.epsilon for limit in self.limits)
+            and all(
+                limit.divergence + conversion(limit.order, limit.delta) <= privacy.epsilon
+                for limit in self.limits
+            )
         )
         if not proved:
             raise InvalidValue(
-                "the budgets of all orders must prove the budget of the ledger", "that they do not", "restore a copy"
+                "the budgets of all orders must prove the budget of the ledger",
+                "that they do not",
+                "restore a copy",
             )
 
     def allows(self, total: RenyiCurve) -> bool:
         """Whether all releases together, of this curve, stay within the budget."""
-        return total.delta <= self.aside and any(limit.of(total) <= limit.divergence for limit in self.limits)
+        return total.delta <= self.aside and any(
+            limit.of(total) <= limit.divergence for limit in self.limits
+        )
 
     def epsilon(self, total: RenyiCurve) -> Fraction:
         """Return the epsilon that releases of this curve have together, at all of delta, by the best order."""
@@ -100,7 +111,11 @@ class RenyiBudget:
     def share(self, total: RenyiCurve) -> Fraction:
         """Return which share of the budget is spent, at the order where it is the smallest."""
         spent = min(limit.of(total) / limit.divergence for limit in self.limits)
-        return max(spent, total.delta / self.aside if total.delta else Fraction(0)) if self.aside else spent
+        return (
+            max(spent, total.delta / self.aside if total.delta else Fraction(0))
+            if self.aside
+            else spent
+        )
 
     def more(self, total: RenyiCurve, curve: RenyiCurve) -> int | None:
         """Return how often a curve can be added; None if it costs nothing."""
@@ -123,7 +138,10 @@ class RenyiBudget:
             "kind": "renyi",
             "aside": text(self.aside),
             "orders": {
-                text(limit.order): {"delta": text(limit.delta), "divergence": text(limit.divergence)}
+                text(limit.order): {
+                    "delta": text(limit.delta),
+                    "divergence": text(limit.divergence),
+                }
                 for limit in self.limits
             },
         }
@@ -134,7 +152,11 @@ class RenyiBudget:
         if form["kind"] != "renyi":
             raise InvalidValue("a ledger's account is 'renyi'", "another", "upgrade dpsample")
         limits = [
-            Limit(exact(order, "an order"), exact(at["delta"], "delta"), exact(at["divergence"], "a divergence"))
+            Limit(
+                exact(order, "an order"),
+                exact(at["delta"], "delta"),
+                exact(at["divergence"], "a divergence"),
+            )
             for order, at in form["orders"].items()
         ]
         ordered = sorted(limits, key=lambda limit: limit.order)  # canonical JSON sorts them as text
@@ -148,7 +170,10 @@ def _divided(epsilon: Fraction, delta: Fraction, share: Fraction) -> RenyiBudget
     aside = delta * share
     left = delta - aside
     # divergences of small releases are about proportional to the order
-    best = max(range(len(ORDERS)), key=lambda i: (epsilon - conversion(ORDERS[i], left * _CENTRE)) / ORDERS[i])
+    best = max(
+        range(len(ORDERS)),
+        key=lambda i: (epsilon - conversion(ORDERS[i], left * _CENTRE)) / ORDERS[i],
+    )
     distances = [abs(i - best) for i in range(len(ORDERS))]
     others = sum(_DECAY**distance for distance in distances if distance)
     limits = []

@@ -68,17 +68,27 @@ def new_ledger(
     if not isinstance(dataset, str) or not dataset or not dataset.isprintable():
         raise InvalidValue("a dataset has a name", repr(dataset), "give it one")
     if unit not in UNITS:
-        raise InvalidValue(f"the unit of privacy is one of {', '.join(UNITS)}", repr(unit), "choose one of these")
+        raise InvalidValue(
+            f"the unit of privacy is one of {', '.join(UNITS)}", repr(unit), "choose one of these"
+        )
     if account not in ACCOUNTS:
-        raise InvalidValue(f"the account is one of {', '.join(ACCOUNTS)}", repr(account), "choose one of these")
+        raise InvalidValue(
+            f"the account is one of {', '.join(ACCOUNTS)}", repr(account), "choose one of these"
+        )
     if parts is not None and not (isinstance(parts, str) and parts and parts.isprintable()):
-        raise InvalidValue("parts have a name, such as that of a column", repr(parts), "give them one, such as 'day'")
+        raise InvalidValue(
+            "parts have a name, such as that of a column",
+            repr(parts),
+            "give them one, such as 'day'",
+        )
     budget, each = Privacy.of(budget), None if each is None else Privacy.of(each)
     _require_plain(budget, "the budget of a ledger")
     if each is not None:
         _require_plain(each, "the most that each release may spend")
     if each is not None and not (each.epsilon <= budget.epsilon and each.delta <= budget.delta):
-        raise InvalidValue("a single release spends no more than all", repr(each), "choose a smaller one")
+        raise InvalidValue(
+            "a single release spends no more than all", repr(each), "choose a smaller one"
+        )
     if each is not None and account == "renyi":
         raise InvalidValue(
             "the most that each release may spend goes with the account of epsilon",
@@ -151,7 +161,9 @@ class Reservation:
     def _settle(self, form: Mapping[str, Any]) -> None:
         with locked_ledger(self._target) as target:
             data, ledger = _read(target)
-            if not any(entry.hash == self.hash and entry.status == "reserved" for entry in ledger.entries):
+            if not any(
+                entry.hash == self.hash and entry.status == "reserved" for entry in ledger.entries
+            ):
                 raise InvalidValue(
                     f"the ledger of {ledger.dataset!r} must have the reservation, once and open",
                     "one that is settled or missing",
@@ -164,12 +176,17 @@ class Reservation:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if error is None or self._settled:
             return
         if not self._drawn:
-            with contextlib.suppress(DpsampleError):  # the first error counts; what cannot be cancelled is spent
+            with contextlib.suppress(
+                DpsampleError
+            ):  # the first error counts; what cannot be cancelled is spent
                 self.cancel()
         if not self._settled:
             error.add_note("its privacy is spent: it stays in the ledger")

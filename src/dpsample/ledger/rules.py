@@ -59,7 +59,9 @@ class Rule:
     def require(self, dataset: str, charges: Sequence[Charge], charge: Charge) -> None:
         """Refuse a release that the budget does not allow after these."""
         privacy = charge.privacy
-        if self.each is not None and not (privacy.epsilon <= self.each.epsilon and privacy.delta <= self.each.delta):
+        if self.each is not None and not (
+            privacy.epsilon <= self.each.epsilon and privacy.delta <= self.each.delta
+        ):
             raise InvalidValue(
                 f"a release of {dataset} may spend {amount(self.each.epsilon, self.each.delta)} at most",
                 amount(privacy.epsilon, privacy.delta),
@@ -74,12 +76,17 @@ class Rule:
             allowed = len(charges) < self.releases
             finding = f"{len(charges)} releases of {self.releases} that it allows"
         else:
-            allowed = epsilon + privacy.epsilon <= self.budget.epsilon and delta + privacy.delta <= self.budget.delta
+            allowed = (
+                epsilon + privacy.epsilon <= self.budget.epsilon
+                and delta + privacy.delta <= self.budget.delta
+            )
             finding = f"{amount(epsilon, delta)} already spent, and {amount(privacy.epsilon, privacy.delta)} requested"
         if not allowed:
             raise InvalidValue(rule, finding, "spend less, or do without this release")
 
-    def _require_divergence(self, rule: str, dataset: str, charges: Sequence[Charge], charge: Charge) -> None:
+    def _require_divergence(
+        self, rule: str, dataset: str, charges: Sequence[Charge], charge: Charge
+    ) -> None:
         assert self.account is not None
         before, curve = curve_of(charges), curve_of([charge])
         if self.account.allows(before + curve):

@@ -19,7 +19,9 @@ from dpsample.release.option_words import budget_value
 from dpsample.scheme.sampling import Ints
 
 SAMPLED_ALONE = "sampling alone, not private"
-_CURVE_POINTS = 100  # frequencies of a reporting curve: steps are about 10 % if its axis ends at 10,000
+_CURVE_POINTS = (
+    100  # frequencies of a reporting curve: steps are about 10 % if its axis ends at 10,000
+)
 _ROOM = 1.06  # a factor before the first and after the last point by epsilon, whose marks would be cut off at the end
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]  # name of a line -> its points
@@ -42,7 +44,12 @@ class Chart:
         rows = list(self._rows())
         chart = page_chart(rows, self._panel(rows), points=self.by_epsilon)
         specification = {**chart, "data": {"name": "rows"}}
-        return {"x": self.x, "y": self.y, "by_epsilon": self.by_epsilon, "specification": specification}
+        return {
+            "x": self.x,
+            "y": self.y,
+            "by_epsilon": self.by_epsilon,
+            "specification": specification,
+        }
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for lines in self.lines:
@@ -69,7 +76,15 @@ def charts(plan: Plan) -> list[Chart]:
     errors = [_errors_by_epsilon(forecast) for forecast in plan.forecasts]
     made = [Chart("keys", f"Reported keys, by {epsilon}.", epsilon, "reported keys", keys)]
     if any(errors):
-        made.append(Chart("errors", f"The {error}, relative to the truth, by {epsilon}.", epsilon, error, errors))
+        made.append(
+            Chart(
+                "errors",
+                f"The {error}, relative to the truth, by {epsilon}.",
+                epsilon,
+                error,
+                errors,
+            )
+        )
     if first.discover is None:
         made.append(_reporting_curve(plan.forecasts))
     return made
@@ -80,7 +95,9 @@ def _keys_by_epsilon(forecast: Forecast) -> Lines:
 
 
 def _errors_by_epsilon(forecast: Forecast) -> Lines:
-    return _by_epsilon(forecast, {method.method: _error(method) for method in forecast.every_method})
+    return _by_epsilon(
+        forecast, {method.method: _error(method) for method in forecast.every_method}
+    )
 
 
 def _error(method: Expected) -> float | None:
@@ -90,7 +107,11 @@ def _error(method: Expected) -> float | None:
 def _by_epsilon(forecast: Forecast, values: Mapping[str, float | None]) -> Lines:
     """One point of each line; to four figures, which are enough for a chart."""
     epsilon = float(budget_value(forecast.setting.privacy))
-    return {name: [(epsilon, float(f"{value:.4g}"))] for name, value in values.items() if value is not None}
+    return {
+        name: [(epsilon, float(f"{value:.4g}"))]
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _reporting_curve(forecasts: Sequence[Forecast]) -> Chart:
@@ -100,7 +121,15 @@ def _reporting_curve(forecasts: Sequence[Forecast]) -> Chart:
     frequencies = np.unique(np.rint(in_equal_ratios).astype(np.int64))
     caption = "Rare keys are hidden and frequent keys are reported. In between, chance decides."
     lines = [_curve(forecast, frequencies) for forecast in forecasts]
-    return Chart("curve", caption, "frequency", "reporting probability", lines, by_epsilon=False, largest_y=1.0)
+    return Chart(
+        "curve",
+        caption,
+        "frequency",
+        "reporting probability",
+        lines,
+        by_epsilon=False,
+        largest_y=1.0,
+    )
 
 
 def _curve(forecast: Forecast, frequencies: Ints) -> Lines:

@@ -14,7 +14,9 @@ from dpsample.planning.forecast import AT_MOST, Expected, Forecast
 from dpsample.planning.users import SIZES
 
 CHOSEN = "*"
-CHOSEN_MEANS = "what --discover ask, the default, chooses if its numbers have no noise: what fills more keys"
+CHOSEN_MEANS = (
+    "what --discover ask, the default, chooses if its numbers have no noise: what fills more keys"
+)
 METHODS = {  # the name of a method, or a part of the name of a way to find keys -> what it means
     PWS: "private weighted sampling, what dpsample releases; errors are predicted for the default estimator",
     SBH: "stability-based histogram: Laplace noise and a cutoff",
@@ -52,7 +54,12 @@ def _columns_of_elements(forecasts: Sequence[Forecast]) -> Iterator[Column]:
     yield _threshold("the lowest frequency that")
     yield _TOTAL
     share = f"{100 * forecasts[0].share:g} % of the keys"
-    yield Column("selection +-", "Error of a selection", f"the same for {share}, selected at random", _selection_error)
+    yield Column(
+        "selection +-",
+        "Error of a selection",
+        f"the same for {share}, selected at random",
+        _selection_error,
+    )
     if any(forecast.possible for forecast in forecasts):
         yield _OF_POSSIBLE
 
@@ -62,7 +69,9 @@ def _columns_of_users() -> Iterator[Column]:
     yield _OF_KEYS
     yield _OF_POSSIBLE
     yield _threshold("the lowest number of users with which a key")
-    yield Column("k", "Keys of a user, at most", "the largest number of keys that a user gives", _keys_each)
+    yield Column(
+        "k", "Keys of a user, at most", "the largest number of keys that a user gives", _keys_each
+    )
     for place, size in enumerate(SIZES):
         meaning = f"the error of the count of a key with about {size:,} users, relative to it; -: no such key"
         yield Column(f"{size:,} users +-", f"Error at {size:,} users", meaning, _count_error(place))
@@ -72,9 +81,17 @@ def _of_possible(forecast: Forecast, method: Expected) -> str:
     return percent(method.keys / forecast.possible.keys if forecast.possible else None)
 
 
-_KEYS = Column("keys", "Keys reported", "the expected number of reported keys", lambda _, made: number(made.keys))
+_KEYS = Column(
+    "keys",
+    "Keys reported",
+    "the expected number of reported keys",
+    lambda _, made: number(made.keys),
+)
 _OF_KEYS = Column(
-    "of keys", "Of all keys", "the same, as a share of all keys", lambda _, made: percent(made.share_of_keys)
+    "of keys",
+    "Of all keys",
+    "the same, as a share of all keys",
+    lambda _, made: percent(made.share_of_keys),
 )
 _OF_ELEMENTS = Column(
     "of elements",
@@ -105,7 +122,12 @@ def _threshold(lowest: str) -> Column:
         threshold = method.detection_threshold
         return "never" if threshold is None else f"{threshold:,}"
 
-    return Column("threshold", "Detection threshold", f"{lowest} is reported with probability 1/2 or more", cell)
+    return Column(
+        "threshold",
+        "Detection threshold",
+        f"{lowest} is reported with probability 1/2 or more",
+        cell,
+    )
 
 
 def _keys_each(_: Forecast, method: Expected) -> str:

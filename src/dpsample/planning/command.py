@@ -11,7 +11,12 @@ from dpsample.release.option_words import stated_values
 from dpsample.release.options import written_names
 from dpsample.scheme.sampling import KeepAll, Sampling
 
-EVENTS, KEY, USER, OUTPUT = "EVENTS", "KEY", "USER", "OUTPUT.private.parquet"  # stand for unknown names
+EVENTS, KEY, USER, OUTPUT = (
+    "EVENTS",
+    "KEY",
+    "USER",
+    "OUTPUT.private.parquet",
+)  # stand for unknown names
 
 
 class Origin(Protocol):

@@ -19,7 +19,9 @@ from dpsample.planning.plan import Plan, described_data, sampling_of, stated_nam
 from dpsample.release.explain import explain_protected, explain_strength, sentence
 from dpsample.release.option_words import budget_value
 
-_ASCENDING: dict[str, Callable[[Forecast], Fraction]] = {  # the sliders of numbers, and what they are ordered by
+_ASCENDING: dict[
+    str, Callable[[Forecast], Fraction]
+] = {  # the sliders of numbers, and what they are ordered by
     "epsilon": lambda forecast: Fraction(budget_value(forecast.setting.privacy)),
     "delta": lambda forecast: forecast.setting.privacy.delta,
     "users": lambda forecast: Fraction(forecast.setting.max_keys_per_user or 0),
@@ -72,7 +74,12 @@ def content(plan: Plan, drawn: Sequence[Chart]) -> dict[str, Any]:
         records["|".join(position(forecast).values())] = record
     labels = {axis.name: axis.labels for axis in axes(plan)}
     specified = {chart.name: chart.to_json() for chart in drawn}
-    return {"axes": labels, "start": position(plan.recommended), "charts": specified, "forecasts": records}
+    return {
+        "axes": labels,
+        "start": position(plan.recommended),
+        "charts": specified,
+        "forecasts": records,
+    }
 
 
 def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str, Any]:

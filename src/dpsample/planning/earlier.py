@@ -25,7 +25,9 @@ def estimated_frequencies(release: Release) -> Frequencies:
     2
     """
     if release.grid is None:
-        raise InvalidValue("the earlier release has no tokens to plan from", "name another, or a --histogram")
+        raise InvalidValue(
+            "the earlier release has no tokens to plan from", "name another, or a --histogram"
+        )
     threshold = frequency_reaching(LIKELY, release.sampling, release.per_key)
     tally = Tally.of(token_cells(release.table["token"], release.grid))
     estimated = spectrum(tally, Scheme(release.sampling, release.per_key, release.grid))
@@ -35,7 +37,8 @@ def estimated_frequencies(release: Release) -> Frequencies:
     keys = np.diff(keys_up_to, prepend=0.0).astype(np.int64)
     if threshold is None or not keys.any():
         raise InvalidValue(
-            "the earlier release has no keys at or above its detection threshold", "name another, or use --zipf"
+            "the earlier release has no keys at or above its detection threshold",
+            "name another, or use --zipf",
         )
     values = estimated.frequencies[known]
     return Frequencies(values[keys > 0], keys[keys > 0], private=False, known_from=threshold)

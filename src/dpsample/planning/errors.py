@@ -64,8 +64,12 @@ def predicted(
     return Accuracy(coverage, truth, stride * bias, stride**2 * variance), "calibrated"
 
 
-@lru_cache(maxsize=1)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it
-def prediction_table(sampling: Sampling, privacy: PerKey, quick: bool, tuning: Tuning) -> tuple[Calibration, int]:
+@lru_cache(
+    maxsize=1
+)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it
+def prediction_table(
+    sampling: Sampling, privacy: PerKey, quick: bool, tuning: Tuning
+) -> tuple[Calibration, int]:
     """Return the table of a prediction, and its stride: how many frequencies each of its own stands for."""
     if not quick:
         return Calibration(Scheme(sampling, privacy, default_grid(privacy)), tuning), 1
@@ -77,7 +81,9 @@ def prediction_table(sampling: Sampling, privacy: PerKey, quick: bool, tuning: T
     return _quick_table(sampling, privacy, rows * tuning.quick_table_bins // bins, tuning)
 
 
-def _quick_table(sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning) -> tuple[Calibration, int]:
+def _quick_table(
+    sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning
+) -> tuple[Calibration, int]:
     """A coarser table of about this number of rows, and its stride."""
     support = support_length(privacy) * float(privacy.epsilon)
     spacing = max(support / rows, tuning.table_spacing)

@@ -21,7 +21,12 @@ from dpsample.scheme.tokens import support_length
 
 
 def predicted_by_mle(
-    frequencies: Ints, keys: SelectedKeys, sampling: Sampling, privacy: PerKey, quick: bool, tuning: Tuning
+    frequencies: Ints,
+    keys: SelectedKeys,
+    sampling: Sampling,
+    privacy: PerKey,
+    quick: bool,
+    tuning: Tuning,
 ) -> Accuracy:
     """Return the accuracy of a sum by `mle`; with `quick`, of a coarser scheme with the same shape.
 
@@ -42,7 +47,9 @@ def predicted_by_mle(
     # the variance grows as 1 / pi, and what it is besides is smooth
     smooth = errors.variance * errors.reported / errors.truth**2
     relative_variance = np.interp(coarse, knots, smooth) / keys.reported
-    interpolated = Errors(frequencies, truth, keys.reported, truth * relative_bias, truth**2 * relative_variance)
+    interpolated = Errors(
+        frequencies, truth, keys.reported, truth * relative_bias, truth**2 * relative_variance
+    )
     return selected(interpolated, keys.counts, keys.share)
 
 
@@ -64,7 +71,9 @@ class _InterpolatedMle:
 
     spacing: float  # of these tokens, in 1/epsilon
 
-    def __call__(self, cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str) -> Floats:
+    def __call__(
+        self, cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Measure | str
+    ) -> Floats:
         cells = np.asarray(cells, np.int64)
         distinct = np.unique(cells)
         length = max(1, round(self.spacing * grid / float(privacy.epsilon)))

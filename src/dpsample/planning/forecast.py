@@ -22,7 +22,15 @@ from numpy.typing import ArrayLike
 from dpsample.accounting.discovery import Method as Discovery
 from dpsample.comparison.accuracy import Accuracy, Coverage, Method, Pws, covered, selected
 from dpsample.comparison.baselines import NonPrivate, SampleAndThreshold
-from dpsample.comparison.reporting_curve import LIKELY, OPEN, PWS, SAMPLED, SBH, detection_threshold_of, histograms
+from dpsample.comparison.reporting_curve import (
+    LIKELY,
+    OPEN,
+    PWS,
+    SAMPLED,
+    SBH,
+    detection_threshold_of,
+    histograms,
+)
 from dpsample.errors import InvalidValue
 from dpsample.planning.errors import predicted
 from dpsample.planning.frequencies import Frequencies
@@ -48,7 +56,9 @@ class Way:
     keys_each: int  # the largest number of keys that a user gives
     chosen: bool  # by `discover="ask"`, if its numbers have no noise
     filled: float  # the filled capacity, by which `discover="ask"` chooses
-    count_errors: tuple[float | None, ...] = ()  # relative, at `users.SIZES`; None where no key has about that size
+    count_errors: tuple[
+        float | None, ...
+    ] = ()  # relative, at `users.SIZES`; None where no key has about that size
     median_error: float | None = None  # of the counts of all keys that are found, relative to them
 
 
@@ -60,7 +70,9 @@ class Expected:
     keys: float
     share_of_keys: float
     share_of_elements: float
-    detection_threshold: int | None  # the lowest frequency that is reported with probability 1/2 or more
+    detection_threshold: (
+        int | None
+    )  # the lowest frequency that is reported with probability 1/2 or more
     nrmse: float | None = None  # of the total: root mean square error, as a share of the truth
     selection_nrmse: float | None = None  # of a random selection of `share` of the keys
     estimator: str | None = None
@@ -89,7 +101,11 @@ class Forecast:
     @property
     def pws(self) -> Expected:
         """The release. For users without a bound: with counts, its keys found as "ask" would choose."""
-        ways = [method for method in self.methods if method.way and method.way.counted and method.way.chosen]
+        ways = [
+            method
+            for method in self.methods
+            if method.way and method.way.counted and method.way.chosen
+        ]
         return ways[0] if ways else self.methods[0]
 
     @property
@@ -108,7 +124,11 @@ class Forecast:
         return self.frequencies.private
 
     def __repr__(self) -> str:
-        reported = "NOT private" if self.private else f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
+        reported = (
+            "NOT private"
+            if self.private
+            else f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
+        )
         return f"Forecast({self.setting.privacy}, {self.sampling}: {reported})"
 
     def to_json(self) -> dict[str, Any]:
@@ -176,24 +196,36 @@ def forecast(
     notes = _notes_on_input(setting, known)
     if errors:
         total, estimator = predicted(known.values, known.counts, sampling, per_key, 1.0, quick)
-        selection, _ = predicted(known.values, known.counts, sampling, per_key, question.share, quick)
+        selection, _ = predicted(
+            known.values, known.counts, sampling, per_key, question.share, quick
+        )
         pws = replace(question.with_errors(pws, total, selection), estimator=estimator)
         if estimator == "mle":
-            notes.append("epsilon is too small for calibrated estimates: answers are by mle, and have no error bars")
+            notes.append(
+                "epsilon is too small for calibrated estimates: answers are by mle, and have no error bars"
+            )
 
     methods = [pws]
     if baselines:
         composed = setting.budget.composed_per_key
         peers = dict(_peers(sampling, composed))
-        methods += [question.peer(name, method, sampling.largest, errors) for name, method in peers.items()]
+        methods += [
+            question.peer(name, method, sampling.largest, errors) for name, method in peers.items()
+        ]
         if sampling.least > 1:
-            notes.append(f"the other methods also report keys of a lower frequency than {sampling.least:,}")
+            notes.append(
+                f"the other methods also report keys of a lower frequency than {sampling.least:,}"
+            )
         if SBH not in peers:
             notes.append("the stability-based histogram is not stated for this sampling")
         if per_key != composed:
-            notes.append(f"with the other methods, each key has {explain_per_key(composed)}, by composition")
+            notes.append(
+                f"with the other methods, each key has {explain_per_key(composed)}, by composition"
+            )
     possible = None if known.uncut is None else most_possible(known.uncut, setting.privacy)
-    return Forecast(setting, sampling, known, tuple(methods), tuple(notes), possible, question.share)
+    return Forecast(
+        setting, sampling, known, tuple(methods), tuple(notes), possible, question.share
+    )
 
 
 def most_possible(users: Frequencies, privacy: Privacy) -> Expected:
@@ -216,7 +248,8 @@ def check_selection(share: float) -> float:
     """Check the share of keys that a question selects."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         raise InvalidValue(
-            f"a share of the keys must be above 0 and at most 1, not {share!r}", "choose one such as 0.01"
+            f"a share of the keys must be above 0 and at most 1, not {share!r}",
+            "choose one such as 0.01",
         )
     return float(share)
 
@@ -232,8 +265,12 @@ class _Question:
         """Return what a method reports, given its reporting probability at each frequency."""
         coverage = covered(self.frequencies.values, self.frequencies.counts, reported)
         base = self.frequencies.base
-        coverage = Coverage(base.total, base.elements, coverage.reported_keys, coverage.reported_elements)
-        return Expected(name, coverage.reported_keys, coverage.share_of_keys, coverage.share_of_elements, None)
+        coverage = Coverage(
+            base.total, base.elements, coverage.reported_keys, coverage.reported_elements
+        )
+        return Expected(
+            name, coverage.reported_keys, coverage.share_of_keys, coverage.share_of_elements, None
+        )
 
     def peer(self, name: str, method: Method, largest: int, errors: bool) -> Expected:
         """Return what to expect of a baseline, whose frequencies go up to the `largest`."""
@@ -244,7 +281,9 @@ class _Question:
         expected = replace(self.covered_by(name, reported), detection_threshold=threshold)
         if by_frequency is None:
             return expected
-        return self.with_errors(expected, selected(by_frequency, keys, 1.0), selected(by_frequency, keys, self.share))
+        return self.with_errors(
+            expected, selected(by_frequency, keys, 1.0), selected(by_frequency, keys, self.share)
+        )
 
     def with_errors(self, expected: Expected, total: Accuracy, selection: Accuracy) -> Expected:
         """Add the errors of the total and of a selection, relative to the data before a cut."""
@@ -260,7 +299,9 @@ class _Question:
             return accuracy
         kept = self.frequencies.elements
         lost = self.frequencies.uncut.elements - kept
-        sum_of_squares = float(self.frequencies.counts @ self.frequencies.values.astype(np.float64) ** 2)
+        sum_of_squares = float(
+            self.frequencies.counts @ self.frequencies.values.astype(np.float64) ** 2
+        )
         which_are_selected = share * (1 - share) * (lost / kept) ** 2 * sum_of_squares
         truth = accuracy.truth + share * lost
         bias = accuracy.bias - share * lost
@@ -274,7 +315,9 @@ def _notes_on_input(setting: Setting, frequencies: Frequencies) -> list[str]:
     if setting.privacy.definition is not None:
         notes.append(str(setting.privacy))
     if frequencies.known_from > 1:
-        notes.append(f"keys below frequency {frequencies.known_from:,} are unknown: all numbers leave them out")
+        notes.append(
+            f"keys below frequency {frequencies.known_from:,} are unknown: all numbers leave them out"
+        )
     return notes
 
 

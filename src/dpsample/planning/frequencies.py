@@ -35,7 +35,9 @@ class Frequencies:
     values: Ints  # distinct, ascending, from 1
     keys: Ints  # of each
     private: bool = True
-    uncut: "Frequencies | None" = None  # what they were before users kept a bounded number of keys, if known
+    uncut: "Frequencies | None" = (
+        None  # what they were before users kept a bounded number of keys, if known
+    )
     known_from: int = 1  # keys of a lower frequency are unknown, and left out
 
     def __repr__(self) -> str:
@@ -62,7 +64,9 @@ class Frequencies:
         return self.keys.astype(np.float64)
 
     @staticmethod
-    def of(frequencies: "ArrayLike | Mapping[int, int] | Frequencies", private: bool = True) -> "Frequencies":
+    def of(
+        frequencies: "ArrayLike | Mapping[int, int] | Frequencies", private: bool = True
+    ) -> "Frequencies":
         """Read a list with the frequency of each key, or a mapping from each frequency to its number of keys.
 
         They count as private unless `private=False`, and so does a plan of them.
@@ -87,13 +91,17 @@ class Frequencies:
         """
         exponent = _alpha(alpha)
         if not _is_whole(keys) or not 1 <= keys <= MOST_KEYS:
-            raise InvalidValue(f"the number of keys must be a whole number from 1 to {MOST_KEYS:,}, not {keys!r}")
+            raise InvalidValue(
+                f"the number of keys must be a whole number from 1 to {MOST_KEYS:,}, not {keys!r}"
+            )
         if elements is not None and (not _is_whole(elements) or elements < keys):
             raise InvalidValue(
                 f"the number of elements must be a whole number, at least that of keys, not {elements!r}"
             )
         starts = range(1, keys + 1, _RANKS)
-        ranks = [np.arange(start, min(start + _RANKS, keys + 1), dtype=np.float64) for start in starts]
+        ranks = [
+            np.arange(start, min(start + _RANKS, keys + 1), dtype=np.float64) for start in starts
+        ]
         if elements is None:
             log_first = exponent * math.log(keys)
         else:
@@ -101,7 +109,8 @@ class Frequencies:
             log_first = math.log(elements) - math.log(sum_of_powers)
         if log_first > math.log(MAX_FREQUENCY) - 1e-9:
             raise InvalidValue(
-                "the frequency of rank 1 would reach 2**63", "choose a smaller alpha, or fewer keys or elements"
+                "the frequency of rank 1 would reach 2**63",
+                "choose a smaller alpha, or fewer keys or elements",
             )
 
         first = math.exp(log_first)
@@ -124,7 +133,9 @@ class Frequencies:
         if not os.path.isfile(name):
             raise InvalidValue(f"there is no histogram at {name!r}", "check the path")
         if not name.lower().endswith(_FORMATS):
-            raise InvalidValue(f"the name of a histogram must end with {', '.join(_FORMATS)}, not as {name!r}")
+            raise InvalidValue(
+                f"the name of a histogram must end with {', '.join(_FORMATS)}, not as {name!r}"
+            )
         # messages of other libraries may quote the file
         return attempt(lambda: _summed(*_columns(name), private), _no_histogram(name), Exception)
 
@@ -135,7 +146,9 @@ def _columns(name: str) -> tuple[Any, Any]:
         with open(name, encoding="utf-8") as file:
             document = json.load(file)
         if isinstance(document, list):
-            document = {column: [row[column] for row in document] for column in ("frequency", "keys")}
+            document = {
+                column: [row[column] for row in document] for column in ("frequency", "keys")
+            }
         return document["frequency"], document["keys"]
     import pyarrow as pa
 
@@ -165,13 +178,17 @@ def _summed(frequencies: ArrayLike, keys: ArrayLike, private: bool) -> Frequenci
     if not len(i):
         raise InvalidValue("a plan needs keys, and there are none")
     if i.min() < 1:
-        raise InvalidValue("a plan needs frequencies of 1 or more", "leave out keys without elements")
+        raise InvalidValue(
+            "a plan needs frequencies of 1 or more", "leave out keys without elements"
+        )
     values, place = np.unique(i, return_inverse=True)
     totals = np.zeros(len(values), np.int64)
     np.add.at(totals, place, n)
     summed = Frequencies(values, totals, private)
     if sum(n.tolist()) > MAX_FREQUENCY or summed.elements > _MOST_ELEMENTS:
-        raise InvalidValue("there are too many keys or elements to plan", "check how they were counted")
+        raise InvalidValue(
+            "there are too many keys or elements to plan", "check how they were counted"
+        )
     return summed
 
 
@@ -186,5 +203,7 @@ def _alpha(value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         alpha = math.nan
     if not 0 <= alpha <= 100:
-        raise InvalidValue(f"alpha must be a number from 0 to 100, not {value!r}", "choose one such as 1")
+        raise InvalidValue(
+            f"alpha must be a number from 0 to 100, not {value!r}", "choose one such as 1"
+        )
     return alpha

@@ -132,7 +132,12 @@ class _Search:
     """The forecasts of one search; a place is that of an epsilon among all numbers of 3 figures."""
 
     def __init__(
-        self, frequencies: Frequencies, setting: Setting, goal: Goal, share: float, progress: Progress
+        self,
+        frequencies: Frequencies,
+        setting: Setting,
+        goal: Goal,
+        share: float,
+        progress: Progress,
     ) -> None:
         self.frequencies = frequencies
         self.setting = setting
@@ -150,7 +155,9 @@ class _Search:
         self.progress("trying epsilons", next(self.tries), None)
         setting = self.setting_at(place)
         errors = self.goal.about_errors
-        return forecast(self.frequencies, setting, self.share, errors=errors, baselines=False, quick=quick)
+        return forecast(
+            self.frequencies, setting, self.share, errors=errors, baselines=False, quick=quick
+        )
 
     def reaches(self, place: int, quick: bool = False) -> bool:
         """Whether the epsilon of a place reaches the goal."""

@@ -67,9 +67,13 @@ class Grid:
     def settings(self) -> Iterator[Setting]:
         """Yield all combinations, epsilon changing fastest."""
         deltas = self.delta or [_ANY_DELTA]
-        for bound, delta, scheme, epsilon in product(self.max_keys_per_user, deltas, self.sampling, self.epsilon):
+        for bound, delta, scheme, epsilon in product(
+            self.max_keys_per_user, deltas, self.sampling, self.epsilon
+        ):
             privacy = _PRIVACY[self.stated](epsilon, delta)
-            setting = Setting(privacy, max_keys_per_user=bound, total=self.total, discover=self.discover)
+            setting = Setting(
+                privacy, max_keys_per_user=bound, total=self.total, discover=self.discover
+            )
             yield replace(setting, amounts=self.amounts, **_sampled(scheme))
 
     def forecasts(

@@ -42,7 +42,9 @@ class SelectedKeys:
 
     def where(self, chosen: Floats) -> "SelectedKeys":
         """Return the keys of some of the frequencies."""
-        return SelectedKeys(self.frequencies[chosen], self.counts[chosen], self.reported[chosen], self.share)
+        return SelectedKeys(
+            self.frequencies[chosen], self.counts[chosen], self.reported[chosen], self.share
+        )
 
     def expected(self, values: Floats) -> Floats:
         """Return the expected sum of a value over the selected keys; `values` may have several rows."""

@@ -86,14 +86,19 @@ def _document(plan: Plan) -> Document:
     ]
     described = f"{plan.described}: " if plan.described else ""
     data = tag("p", described, tag("span", id="data"), ".", class_="quiet")
-    version = tag("p", f"dpsample {__version__}. This page shows forecasts and spends no budget. It needs no network.")
+    version = tag(
+        "p",
+        f"dpsample {__version__}. This page shows forecasts and spends no budget. It needs no network.",
+    )
     warning = _warning(plan)
     skip = tag("a", "Skip to the numbers", href="#numbers", class_="skip")
     header = tag("header", warning, tag("h1", _TITLE), data)
     body = join([skip, header, tag("main", *sections), tag("footer", warning, version)])
     title = f"NOT PRIVATE: {_TITLE}" if plan.notice else _TITLE
     blocks = {"plan": content(plan, drawn)}
-    return Document(title, body, blocks, scripts=[_own("page.js")], styles=[_own("page.css")], draws=True)
+    return Document(
+        title, body, blocks, scripts=[_own("page.js")], styles=[_own("page.css")], draws=True
+    )
 
 
 def _section(name: str, title: str, content: Markup) -> Markup:
@@ -133,7 +138,14 @@ def _slider(axis: Axis) -> Markup:
     label = tag("label", axis.title, for_=axis.name)
     value = tag("output", id=f"value-{axis.name}", for_=axis.name, aria_hidden="true")
     last = len(axis.labels) - 1
-    slider = tag("input", type="range", id=axis.name, max=last, data_axis=axis.name, aria_describedby="meaning")
+    slider = tag(
+        "input",
+        type="range",
+        id=axis.name,
+        max=last,
+        data_axis=axis.name,
+        aria_describedby="meaning",
+    )
     return tag("div", label, value, slider, class_="one")
 
 
@@ -151,7 +163,9 @@ def _numbers(plan: Plan) -> Markup:
 def _place(chart: Chart) -> Markup:
     """The place of a chart, and of the same as a table."""
     points = tag("table", id=f"points-{chart.name}")
-    scrolled = tag("div", points, class_="scroll", role="region", tabindex="0", aria_label=chart.caption)
+    scrolled = tag(
+        "div", points, class_="scroll", role="region", tabindex="0", aria_label=chart.caption
+    )
     return figure(f"chart-{chart.name}", chart.caption, f"Line chart. {chart.caption}", scrolled)
 
 
@@ -159,7 +173,9 @@ def _methods(plan: Plan) -> Markup:
     """A table of all methods without its rows, and what its words mean."""
     heads = [column.head for column in columns(plan.forecasts)]
     are_numbers = [False, *(True for _ in heads)]
-    methods = table("All private methods have the same privacy", ["method", *heads], [], are_numbers)
+    methods = table(
+        "All private methods have the same privacy", ["method", *heads], [], are_numbers
+    )
     meanings = legend(plan.forecasts).items()
     listed = [tag("div", tag("dt", name), tag("dd", words)) for name, words in meanings]
     summary = tag("summary", "What the columns and methods mean")

@@ -16,7 +16,9 @@ from dpsample.release.option_words import budget_value
 
 PRIVATE = "NOT PRIVATE: this is computed from the data as they are. Do not publish it."
 HISTOGRAM = "If the histogram comes from private data, this is NOT PRIVATE: do not publish it."
-UNCOVERED = "The privacy guarantee does not cover parameters that were chosen by looking at private data."
+UNCOVERED = (
+    "The privacy guarantee does not cover parameters that were chosen by looking at private data."
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,11 @@ class Plan:
         if first.frequencies.uncut is not None:
             yield "Shares and errors are relative to the data before users keep a bounded number of keys."
         if len(self.forecasts) > 1:
-            enough = f", of those that cover {100 * ENOUGH:.0f} % of what the best covers" if self.goal is None else ""
+            enough = (
+                f", of those that cover {100 * ENOUGH:.0f} % of what the best covers"
+                if self.goal is None
+                else ""
+            )
             yield f"Next has the smallest epsilon{enough}; if equal, the smallest delta."
             if of_users:
                 yield "For this, counted keys cover as much as an equal number of the keys with the most users."

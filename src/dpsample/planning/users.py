@@ -47,7 +47,9 @@ class UserNumbers(Protocol):
     def frequencies(self, method: Method, number: int) -> Frequencies:
         """Return how many keys are given each number of users."""
 
-    def count_errors(self, method: Method, number: int, least: int, budget: UserBudget) -> tuple[Floats, Floats]:
+    def count_errors(
+        self, method: Method, number: int, least: int, budget: UserBudget
+    ) -> tuple[Floats, Floats]:
         """Return the users of keys that are given `least` users or more, and the errors of their counts."""
 
 
@@ -86,7 +88,8 @@ def _expected_ways(numbers: UserNumbers, setting: Setting) -> list[Expected]:
     filled = [option.filled(setting.sampling) for option in options]
     chosen = fuller(filled)
     return [
-        _expected(numbers, setting, option, own, own is chosen) for option, own in zip(options, filled, strict=True)
+        _expected(numbers, setting, option, own, own is chosen)
+        for option, own in zip(options, filled, strict=True)
     ]
 
 
@@ -99,17 +102,29 @@ def _options(numbers: UserNumbers, setting: Setting) -> Iterator[_Option]:
     keys_each = promising_keys(budget, look, setting.sampling)
     many_keys = budget.many_keys(keys_each) if keys_each > 1 else None
     if many_keys is not None:
-        yield _Option("many-keys", keys_each, keys_each, many_keys, numbers.frequencies("many-keys", keys_each))
+        yield _Option(
+            "many-keys",
+            keys_each,
+            keys_each,
+            many_keys,
+            numbers.frequencies("many-keys", keys_each),
+        )
 
 
-def _expected(numbers: UserNumbers, setting: Setting, option: _Option, filled: Filled, chosen: bool) -> Expected:
+def _expected(
+    numbers: UserNumbers, setting: Setting, option: _Option, filled: Filled, chosen: bool
+) -> Expected:
     """What to expect of one way to find keys; with the errors of counts, if its setting counts."""
     sampling, users = setting.sampling, numbers.users
     counted = not setting.keys_only
-    way = Way(option.method, counted, option.keys_each, chosen, filled.capacity, (None,) * len(SIZES))
+    way = Way(
+        option.method, counted, option.keys_each, chosen, filled.capacity, (None,) * len(SIZES)
+    )
     threshold = frequency_reaching(LIKELY, sampling, option.per_key)
     if counted and threshold is not None:
-        counts, errors = numbers.count_errors(option.method, option.number, threshold, setting.users)
+        counts, errors = numbers.count_errors(
+            option.method, option.number, threshold, setting.users
+        )
         near = tuple(_relative_error(counts, errors, size) for size in SIZES)
         median = float(np.median(errors / counts)) if len(counts) else None
         way = replace(way, count_errors=near, median_error=median)
@@ -118,7 +133,9 @@ def _expected(numbers: UserNumbers, setting: Setting, option: _Option, filled: F
     stage = "counted" if counted else "keys only"
     each = "one key each" if option.method == "one-key" else "up to k keys each"
     name = f"{stage}, {each}"
-    return Expected(name, keys, keys / users.total, _share_of_largest(users, keys), threshold, way=way)
+    return Expected(
+        name, keys, keys / users.total, _share_of_largest(users, keys), threshold, way=way
+    )
 
 
 def _share_of_largest(users: Frequencies, number: float) -> float:

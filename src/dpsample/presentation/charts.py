@@ -52,7 +52,9 @@ def styles(lines: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
     {'ours': ('#0072B2', [1, 0]), 'theirs': ('#D55E00', [7, 3])}
     """
     if len(lines) > len(STYLES):
-        raise InvalidValue(f"a figure can have at most {len(STYLES)} lines, not {len(lines)}", "use more figures")
+        raise InvalidValue(
+            f"a figure can have at most {len(STYLES)} lines, not {len(lines)}", "use more figures"
+        )
     return dict(zip(lines, STYLES, strict=False))
 
 
@@ -65,7 +67,11 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
         own = [row for row in rows if row["panel"] == panel.title]
         described = altair.Chart(altair.InlineData(values=own), title=panel.title)
         lines = described.mark_line(strokeWidth=2, clip=True, interpolate="linear")
-        charts.append(lines.encode(**_axes(altair, panel, own), **by_line).properties(width=WIDTH, height=HEIGHT))
+        charts.append(
+            lines.encode(**_axes(altair, panel, own), **by_line).properties(
+                width=WIDTH, height=HEIGHT
+            )
+        )
     return _on_paper(altair.concat(*charts, columns=columns, spacing={"row": 24, "column": 28}))
 
 
@@ -75,7 +81,9 @@ def _by_line(altair: Any, rows: Rows) -> dict[str, Any]:
     lines = list(looks)
     color = altair.Scale(domain=lines, range=[color for color, _ in looks.values()])
     dash = altair.Scale(domain=lines, range=[dash for _, dash in looks.values()])
-    legend = altair.Legend(title=None, orient="bottom", columns=4, labelLimit=0, symbolType="stroke", symbolSize=900)
+    legend = altair.Legend(
+        title=None, orient="bottom", columns=4, labelLimit=0, symbolType="stroke", symbolSize=900
+    )
     return {
         "color": altair.Color("line:N", scale=color, sort=lines, legend=legend),
         "strokeDash": altair.StrokeDash("line:N", scale=dash, sort=lines, legend=legend),
@@ -96,18 +104,30 @@ def bar_chart(rows: Iterable[Mapping[str, Any]], title: str, x: str) -> Any:
     bars = base.mark_bar(color=STYLES[0][0], opacity=0.55, size=12).encode(
         x=alt.X("value:Q", title=x),
         y=keys,
-        tooltip=[alt.Tooltip(name, format="" if name == "key:N" else ",.0f") for name in _BAR_TOOLTIP],
+        tooltip=[
+            alt.Tooltip(name, format="" if name == "key:N" else ",.0f") for name in _BAR_TOOLTIP
+        ],
     )
-    intervals = base.mark_errorbar(ticks={"size": 12}, color=INK).encode(x=alt.X("low:Q", title=x), x2="high:Q", y=keys)
+    intervals = base.mark_errorbar(ticks={"size": 12}, color=INK).encode(
+        x=alt.X("low:Q", title=x), x2="high:Q", y=keys
+    )
     return _on_paper(alt.layer(bars, intervals).properties(width=2 * WIDTH, height=alt.Step(20)))
 
 
 def _on_paper(chart: Any) -> Any:
     """Return a chart with dark lines and words on white."""
-    words = {"labelFont": FONT, "titleFont": FONT, "labelColor": INK, "titleColor": INK, "labelFontSize": 11}
+    words = {
+        "labelFont": FONT,
+        "titleFont": FONT,
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 11,
+    }
     return (
         chart.configure(background="white", font=FONT)
-        .configure_axis(**words, titleFontSize=12, titleFontWeight="normal", gridColor=PALE, domainColor=INK)
+        .configure_axis(
+            **words, titleFontSize=12, titleFontWeight="normal", gridColor=PALE, domainColor=INK
+        )
         .configure_title(font=FONT, fontSize=13, fontWeight="bold", color=INK)
         .configure_legend(labelFont=FONT, labelFontSize=12, labelColor=INK)
         .configure_view(stroke=None)
@@ -131,7 +151,13 @@ def check_drawing(extra: str = "report") -> None:
 
 
 def axis(
-    title: str, values: list[float], log: bool, span: Span | None, *, labels: str = _POWERS, room: bool = False
+    title: str,
+    values: list[float],
+    log: bool,
+    span: Span | None,
+    *,
+    labels: str = _POWERS,
+    room: bool = False,
 ) -> dict[str, Any]:
     """Describe an axis of values: title, scale and axis of a Vega-Lite channel; with `room` above and below them."""
     low, high = span or (min(values, default=1.0), max(values, default=1.0))
@@ -142,7 +168,11 @@ def axis(
         scale = {"domain": [low, high], "nice": False} if span else {"zero": False}
         return {"title": title, "scale": scale, "axis": {"tickCount": 6, "labelFlush": False}}
     marks = {"values": ticks(low, high), "labelExpr": labels, "labelFlush": False}
-    return {"title": title, "scale": {"type": "log", "domain": [low, high], "nice": False}, "axis": marks}
+    return {
+        "title": title,
+        "scale": {"type": "log", "domain": [low, high], "nice": False},
+        "axis": marks,
+    }
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -188,4 +218,6 @@ def _altair(extra: str = "report") -> Any:
 
 
 def _missing(extra: str) -> InvalidValue:
-    return InvalidValue("charts need Altair and vl-convert", f"run: pip install 'dpsample[{extra}]'")
+    return InvalidValue(
+        "charts need Altair and vl-convert", f"run: pip install 'dpsample[{extra}]'"
+    )

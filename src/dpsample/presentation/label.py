@@ -52,7 +52,9 @@ def label_of(release: Release) -> dict[str, str]:
 
 def _parameters(terms: Terms) -> list[str]:
     spent = [f"spent: {explain_spent(terms.privacy)}"]
-    spent += [f"of it, {spending.words} cost epsilon {text(spending.epsilon)}" for spending in terms.spent]
+    spent += [
+        f"of it, {spending.words} cost epsilon {text(spending.epsilon)}" for spending in terms.spent
+    ]
     if terms.max_keys is not None:
         spent.append(f"each key has {explain_per_key(terms.per_key)}")
     return spent
@@ -76,9 +78,17 @@ def _mechanism(terms: Terms) -> list[str]:
 
 
 def _hyperparameters(terms: Terms) -> list[str]:
-    bound = [] if terms.max_keys is None else [f"contribution bound: {terms.max_keys:,} keys of each user"]
+    bound = (
+        []
+        if terms.max_keys is None
+        else [f"contribution bound: {terms.max_keys:,} keys of each user"]
+    )
     chosen = terms.facts().words(Topic.TOKENS, Topic.SIZE)
-    return [*bound, *chosen, "the guarantee assumes that parameters were chosen without looking at the data"]
+    return [
+        *bound,
+        *chosen,
+        "the guarantee assumes that parameters were chosen without looking at the data",
+    ]
 
 
 def _deployment(terms: Terms) -> list[str]:

@@ -34,7 +34,13 @@ _FRAME: dict[str, Any] = {
         "view": {"stroke": None},
     },
 }
-_PLACES = ("line", "x", "y", "low", "high")  # columns of the rows that say where a point is; others are tooltips
+_PLACES = (
+    "line",
+    "x",
+    "y",
+    "low",
+    "high",
+)  # columns of the rows that say where a point is; others are tooltips
 _LINE = {"type": "line", "strokeWidth": 2, "clip": True}
 _POINT = {"size": 45, "filled": True}
 _UNSEEN = {"type": "point", "size": 200, "opacity": 0}  # large enough to point at
@@ -57,7 +63,10 @@ def page_colors(dark: bool = False) -> dict[str, str]:
     ('#0072B2', '#66B8F2')
     """
     lines = {f"chart-{n}": color for n, color in enumerate(DARK if dark else LIGHT, 1)}
-    return lines | {"chart-ink": "#C4CAD1" if dark else "#444444", "chart-grid": "#33393F" if dark else "#E3E6EA"}
+    return lines | {
+        "chart-ink": "#C4CAD1" if dark else "#444444",
+        "chart-grid": "#33393F" if dark else "#E3E6EA",
+    }
 
 
 def page_chart(
@@ -80,7 +89,9 @@ def page_chart(
     return {**_FRAME, "height": height, "data": {"values": rows}, "layer": layers}
 
 
-def _encoding(rows: Sequence[Mapping[str, Any]], panel: Panel, tooltips: list[str]) -> dict[str, Any]:
+def _encoding(
+    rows: Sequence[Mapping[str, Any]], panel: Panel, tooltips: list[str]
+) -> dict[str, Any]:
     """Describe the axes, which span bands as well as lines, and the look of each line."""
     names = list(dict.fromkeys(row["line"] for row in rows))
     colors = [f"var(--chart-{n})" for n in range(1, len(names) + 1)]

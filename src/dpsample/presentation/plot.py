@@ -28,9 +28,15 @@ def plot(
     check_drawing()
     top = release.top(k, where, level=level, attributes=attributes)
     texts = zip(*(readable(column) for column in top.groups.columns), strict=True)
-    keys = [", ".join(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in row) for row in texts]
+    keys = [
+        ", ".join(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in row)
+        for row in texts
+    ]
     numbers = top.numbers.select(["value", "low", "high"]).to_pylist()
-    rows = [{"key": f"{n}. {key}", **row} for n, (key, row) in enumerate(zip(keys, numbers, strict=True), 1)]
+    rows = [
+        {"key": f"{n}. {key}", **row}
+        for n, (key, row) in enumerate(zip(keys, numbers, strict=True), 1)
+    ]
     kind = release.terms.kind
     words = kind.estimated if isinstance(kind, Counted) else kind.frequency
     name = title or f"The top {len(rows)} of {len(release):,} reported keys"
@@ -40,7 +46,9 @@ def plot(
 def check_plot(path: PathLike, force: bool = False) -> None:
     """Check, before any work, that a chart can be written: its name ends with .svg or .png."""
     if not os.fspath(path).lower().endswith(_FORMATS):
-        raise InvalidValue(f"the name of a chart must end with .svg or .png, not {os.fspath(path)!r}", "rename it")
+        raise InvalidValue(
+            f"the name of a chart must end with .svg or .png, not {os.fspath(path)!r}", "rename it"
+        )
     check_file(path, force)
 
 
@@ -48,4 +56,6 @@ def write_plot(chart: Any, path: PathLike, force: bool = False) -> None:
     """Write a chart, atomically, as SVG or PNG."""
     check_plot(path, force)
     image = svg(chart)
-    write_file(path, png(image) if os.fspath(path).lower().endswith(".png") else image.encode(), force)
+    write_file(
+        path, png(image) if os.fspath(path).lower().endswith(".png") else image.encode(), force
+    )

@@ -12,16 +12,22 @@ _ROWS = 10
 _WIDTH = 40  # characters of a value
 _LONGEST = 200  # characters of a key in a page
 
-Formats = Mapping[str, Callable[[Any], str]]  # column -> how its values are written; by default, as Python does
+Formats = Mapping[
+    str, Callable[[Any], str]
+]  # column -> how its values are written; by default, as Python does
 
 
-def table_lines(table: pa.Table, formats: Formats | None = None, limit: int | None = _ROWS) -> list[str]:
+def table_lines(
+    table: pa.Table, formats: Formats | None = None, limit: int | None = _ROWS
+) -> list[str]:
     """Return the first rows of a table as aligned text below the names of its columns, and the number of further rows.
 
     >>> table_lines(pa.table({"query": ["cat", "a\\x1b[31m"], "n": [31.5, 2.0]}), {"n": "{:.0f}".format})
     ['query       n', "'cat'       32", "'a\\\\x1b[31m'  2"]
     """
-    columns = [_aligned(column) for column in zip(*_first_rows(table, formats or {}, limit), strict=True)]
+    columns = [
+        _aligned(column) for column in zip(*_first_rows(table, formats or {}, limit), strict=True)
+    ]
     lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     return [*lines, *_rest(table, limit)]
 
@@ -49,7 +55,9 @@ def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "
     return shown + "".join(rest)
 
 
-def _html_column(name: str, column: pa.ChunkedArray, written: Callable[[Any], str] | None) -> list[str]:
+def _html_column(
+    name: str, column: pa.ChunkedArray, written: Callable[[Any], str] | None
+) -> list[str]:
     """Return the cells of a column, with its name first."""
     if written is None:
         values = readable(column)
@@ -91,7 +99,9 @@ def _first_rows(table: pa.Table, formats: Formats, limit: int | None) -> Iterato
     yield [_short(repr(name))[1:-1] for name in table.column_names]
     first = table.slice(0, limit)
     columns = [
-        [formats[name](value) for value in column.to_pylist()] if name in formats else _texts(column)
+        [formats[name](value) for value in column.to_pylist()]
+        if name in formats
+        else _texts(column)
         for name, column in zip(table.column_names, first.columns, strict=True)
     ]
     yield from ([_short(value) for value in row] for row in zip(*columns, strict=True))

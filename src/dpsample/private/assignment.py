@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 Flags = NDArray[np.bool_]
 
 SIZES: Final = 64  # classes of numbers of keys; the last has all numbers above 2**62
-_FIRST_ROWS = 1 << 10  # of the first piece; a first piece with most pairs would leave most of them to the plain loop
+_FIRST_ROWS = (
+    1 << 10
+)  # of the first piece; a first piece with most pairs would leave most of them to the plain loop
 _MOST_ROWS = 1 << 17  # of a piece
 # of placing at sinks: of 10**7 pairs 47,000 are left to the loop after one, 22,200 after two, 21,600 after three
 _ROUNDS = 2
@@ -123,7 +125,9 @@ class Assignment:
 
         settled = first & sink
         taken = codes[settled]
-        ones = np.ones(len(taken), room.dtype)  # of the same type: else subtracting takes forty times as long
+        ones = np.ones(
+            len(taken), room.dtype
+        )  # of the same type: else subtracting takes forty times as long
         np.subtract.at(room, taken, ones)
         self._placed |= bool(settled[starts[-1]]) and int(users[-1]) == last
 

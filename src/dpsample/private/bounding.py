@@ -17,7 +17,9 @@ from dpsample.private.randomness import Coins, Words
 Rows = NDArray[np.intp]
 
 _ROWS = 1 << 17  # sorted at once: so the number of a user fits into the 18 bits above the coins
-_COIN_BITS = 46  # that order a user's keys; ties, one pair in 10**14, are broken by the keys themselves
+_COIN_BITS = (
+    46  # that order a user's keys; ties, one pair in 10**14, are broken by the keys themselves
+)
 
 
 def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Iterator[pa.RecordBatch]:
@@ -31,7 +33,9 @@ def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Itera
     >>> sum(kept.num_rows for kept in choose([batch], 2, SecretCoins()))
     3
     """
-    held: pa.RecordBatch | None = None  # the last user's keys so far, who may go on in the next batch
+    held: pa.RecordBatch | None = (
+        None  # the last user's keys so far, who may go on in the next batch
+    )
     held_words = np.zeros(0, np.uint64)
     for batch in _pieces(batches):
         fresh = coins.first(batch.num_rows) >> np.uint64(64 - _COIN_BITS)

@@ -11,7 +11,9 @@ from typing import Protocol
 from dpsample.ledger.charges import Charge
 from dpsample.ledger.ledger import reserve_budget
 
-IN_MEMORY = "(in memory)"  # the output that a ledger names for a release that the run itself does not write
+IN_MEMORY = (
+    "(in memory)"  # the output that a ledger names for a release that the run itself does not write
+)
 
 
 class Payment(Protocol):

@@ -24,7 +24,9 @@ def check_source(engine: Engine, request: Request) -> pa.Schema:
     return keys
 
 
-def usable_strategy(engine: Engine, source: Source, sampling: Sampling, strategy: Strategy) -> Strategy:
+def usable_strategy(
+    engine: Engine, source: Source, sampling: Sampling, strategy: Strategy
+) -> Strategy:
     """Choose how a sample is drawn; rows that may differ when they are read again are read once."""
     if isinstance(sampling, SampleAndHold):
         raise InvalidValue(

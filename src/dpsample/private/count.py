@@ -139,7 +139,9 @@ class CountedUsers:
             self._counted[method, number] = _frequencies(self._engine, source, self.progress)
         return self._counted[method, number]
 
-    def count_errors(self, method: Method, number: int, least: int, budget: UserBudget) -> tuple[Floats, Floats]:
+    def count_errors(
+        self, method: Method, number: int, least: int, budget: UserBudget
+    ) -> tuple[Floats, Floats]:
         """Return the users of keys that are given `least` users or more, and the errors of their counts."""
         keys = self._engine.check(self._source)
         batches = []
@@ -159,7 +161,9 @@ class CountedUsers:
     def _given(self, full: int) -> Assigned:
         if full not in self._assigned:
             first = self._pairs is None  # whose pairs are put aside for all counts
-            self._assigned[full] = self._engine.assigned(self._source, full, self._coins, keep_pairs=first)
+            self._assigned[full] = self._engine.assigned(
+                self._source, full, self._coins, keep_pairs=first
+            )
         return self._assigned[full]
 
     @property

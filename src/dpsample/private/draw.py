@@ -29,7 +29,9 @@ def drawn_release(drawing: Drawing) -> Iterator[DrawnRelease]:
     max_keys = drawing.request.setting.max_keys_per_user
     try:
         if drawing.request.discovers:
-            from dpsample.private.users.walk import draw_users  # many modules, which a release of elements does without
+            from dpsample.private.users.walk import (
+                draw_users,
+            )  # many modules, which a release of elements does without
 
             yield draw_users(drawing)
         elif max_keys is not None:
@@ -53,7 +55,10 @@ def sanitize_batches(
 ) -> DrawnRelease:
     """Sanitize a sample, and put what is reported into the order of keys."""
     sanitizer, drawn = Sanitizer.of(terms), drawn_columns(keys, terms)
-    reported = (sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize")) for batch in sampled)
+    reported = (
+        sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize"))
+        for batch in sampled
+    )
     return DrawnRelease(terms, drawn, engine.sort(reported, drawn, terms.keys))
 
 
@@ -70,7 +75,9 @@ def prepare_sample(engine: Engine, request: SampleRequest, coins: CoinSource) ->
     return Counting(source, keys, request.sampling, strategy)
 
 
-def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> Batches:
+def draw_sample(
+    counting: Counting, engine: Engine, coins: CoinSource, progress: Progress
+) -> Batches:
     """Draw a weighted sample: key, frequency. Known keys are counted, and none is left out."""
     if counting.known is not None:
         joined = engine.aggregated(counting.source, counting.known, counting.only_known)
@@ -82,7 +89,9 @@ def draw_sample(counting: Counting, engine: Engine, coins: CoinSource, progress:
         yield from progress.through("counting picked keys", engine.count(counting.source, keys))
 
 
-def _sampled_keys(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> Batches:
+def _sampled_keys(
+    counting: Counting, engine: Engine, coins: CoinSource, progress: Progress
+) -> Batches:
     """Count all keys, then sample them."""
     counted = engine.aggregated(counting.source) if counting.counted is None else counting.counted
     for batch in progress.through("counting keys", counted):
@@ -90,7 +99,9 @@ def _sampled_keys(counting: Counting, engine: Engine, coins: CoinSource, progres
         yield sampled_batch(batch, counting.sampling, coins.for_keys(keys, "sample"))
 
 
-def _keys_of_picked_elements(counting: Counting, engine: Engine, coins: CoinSource, progress: Progress) -> pa.Table:
+def _keys_of_picked_elements(
+    counting: Counting, engine: Engine, coins: CoinSource, progress: Progress
+) -> pa.Table:
     """Sample elements, and return their keys, each once."""
     gate = coins if isinstance(coins, Secret) else Secret()
     parts = []
@@ -98,4 +109,8 @@ def _keys_of_picked_elements(counting: Counting, engine: Engine, coins: CoinSour
     for n, batch in enumerate(elements):
         rows = picked_elements(batch, counting.sampling, coins.for_elements(batch, (0, n)), gate)
         parts.append(batch.take(pa.array(rows)))
-    return pa.Table.from_batches(parts, counting.keys).group_by(list(counting.source.key)).aggregate([])
+    return (
+        pa.Table.from_batches(parts, counting.keys)
+        .group_by(list(counting.source.key))
+        .aggregate([])
+    )

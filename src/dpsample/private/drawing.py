@@ -77,11 +77,17 @@ class DrawnRelease:
         return release
 
     def to_file(
-        self, output: str | PathLike[str], payment: Payment, force: bool = False, format: str | None = None
+        self,
+        output: str | PathLike[str],
+        payment: Payment,
+        force: bool = False,
+        format: str | None = None,
     ) -> Written:
         """Write all of it, paid for, to an atomic file."""
         paid = self._paid(payment)
-        keys = write_release(output, paid.batches, paid.schema, paid.terms, force=force, format=format)
+        keys = write_release(
+            output, paid.batches, paid.schema, paid.terms, force=force, format=format
+        )
         payment.confirm(release_sha256(output)[1] if payment.hash else None)
         return Written(keys, paid.terms, self.strategy)
 

@@ -48,9 +48,13 @@ class KnownKeys:
         if any(column.null_count for column in listed.columns):
             raise InvalidValue("a list of known keys must not have NULL", "leave it out")
         if not 1 <= listed.num_rows <= MOST_KEYS:
-            raise InvalidValue(f"a list of known keys must have 1 to {MOST_KEYS:,} keys, not {listed.num_rows:,}")
+            raise InvalidValue(
+                f"a list of known keys must have 1 to {MOST_KEYS:,} keys, not {listed.num_rows:,}"
+            )
         if listed.group_by(schema.names).aggregate([]).num_rows < listed.num_rows:
-            raise InvalidValue("a list of known keys must have each key once", "leave repetitions out")
+            raise InvalidValue(
+                "a list of known keys must have each key once", "leave repetitions out"
+            )
         return listed.combine_chunks()
 
     def _table(self, schema: pa.Schema) -> pa.Table:
@@ -93,10 +97,14 @@ def _taken(keys: Any, source: Source) -> Any:
 
 def _of_file(path: str, schema: pa.Schema) -> pa.Table:
     types = {field.name: field.type for field in schema}
-    unread = InvalidValue(f"a list of known keys cannot be read from {path!r}", "check the path and the file")
+    unread = InvalidValue(
+        f"a list of known keys cannot be read from {path!r}", "check the path and the file"
+    )
     table = attempt(lambda: read_foreign(path, types), unread, OSError, pa.ArrowException)
     if table is None:
-        raise InvalidValue(f"a list of known keys must be in a .parquet, .csv or .arrow file, not {path!r}")
+        raise InvalidValue(
+            f"a list of known keys must be in a .parquet, .csv or .arrow file, not {path!r}"
+        )
     return table
 
 
@@ -106,7 +114,8 @@ def _of_values(values: Sequence[Any], schema: pa.Schema) -> pa.Table:
     rows = [(value,) for value in values] if width == 1 else values
     if not all(isinstance(row, tuple | list) and len(row) == width for row in rows):
         raise InvalidValue(
-            f"a list of known keys must have a tuple of {width} for each key", "write [('Oslo', 1), ...]"
+            f"a list of known keys must have a tuple of {width} for each key",
+            "write [('Oslo', 1), ...]",
         )
     with suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
         columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(schema.types)]
@@ -116,4 +125,6 @@ def _of_values(values: Sequence[Any], schema: pa.Schema) -> pa.Table:
 
 def _wrong_types(schema: pa.Schema, instead: str = "") -> InvalidValue:
     wanted = ", ".join(map(str, schema.types))
-    return InvalidValue(f"a list of known keys must have keys of type {wanted}{instead}", "convert it")
+    return InvalidValue(
+        f"a list of known keys must have keys of type {wanted}{instead}", "convert it"
+    )

@@ -58,7 +58,9 @@ def kept_rows(begins: Flags, most: int, words: Words) -> Ints:
     first = starts + (scaled >> np.uint64(32)).astype(np.int64)
     user = numbered(begins) - 1
     place = np.arange(len(begins)) - first[user]
-    place[place < 0] += lengths[user][place < 0]  # rows before the first one that is kept follow the last one
+    place[place < 0] += lengths[user][
+        place < 0
+    ]  # rows before the first one that is kept follow the last one
     return np.flatnonzero(place < most)
 
 

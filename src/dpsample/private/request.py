@@ -20,7 +20,13 @@ from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source, SourceOptions
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
-from dpsample.release.options import ReleaseKeywords, ReleaseOptions, SampleKeywords, Strategy, part_of
+from dpsample.release.options import (
+    ReleaseKeywords,
+    ReleaseOptions,
+    SampleKeywords,
+    Strategy,
+    part_of,
+)
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Ppswor, Sampling
 from dpsample.scheme.soft_cap import SoftCap
@@ -37,7 +43,9 @@ class Request:
     source: Source
     setting: ReleaseOptions
     known: KnownKeys | None = None  # a public list of keys
-    prior: pa.Table | None = None  # keys of an earlier release, in the order in which they are looked for
+    prior: pa.Table | None = (
+        None  # keys of an earlier release, in the order in which they are looked for
+    )
 
     def __post_init__(self) -> None:
         if self.known is not None:
@@ -47,7 +55,9 @@ class Request:
         else:
             self._check_one_stage()
         size, sampling = self.setting.size, self.setting.sampling
-        strategy_of(self.source, sampling if size is None else size.with_tau(Fraction(1)), self.strategy)
+        strategy_of(
+            self.source, sampling if size is None else size.with_tau(Fraction(1)), self.strategy
+        )
         if self.ledger is not None:
             check_ledger(self.ledger, self.charge(""))
 
@@ -64,7 +74,9 @@ class Request:
         """Read the arguments of `dpsample.release`; what the ledger does not allow is refused now."""
         check_keywords(keywords)
         source = _source_of(data, key, frequency, keywords)
-        options = ReleaseOptions.of(privacy=privacy, protects_users=source.user is not None, **keywords)
+        options = ReleaseOptions.of(
+            privacy=privacy, protects_users=source.user is not None, **keywords
+        )
         source = source_of_part(source, options.part)
         if options.amounts:
             source = source.with_amounts(options.amounts)
@@ -85,7 +97,8 @@ class Request:
         for name, stated in others.items():
             if stated:
                 raise InvalidValue(
-                    f"known `keys` cannot be combined with {name}: each is reported with a number", "leave one out"
+                    f"known `keys` cannot be combined with {name}: each is reported with a number",
+                    "leave one out",
                 )
         check_keys(self.source.key, ["known"])
 
@@ -102,10 +115,17 @@ class Request:
 
     def _check_discovery(self) -> None:
         if self.source.user is None:
-            raise InvalidValue("keys of users can only be discovered if a column names the user", "set `user`")
+            raise InvalidValue(
+                "keys of users can only be discovered if a column names the user", "set `user`"
+            )
         if self.setting.discover == "none" and (self.known is None or not self.known.only):
-            raise InvalidValue("`discover='none'` can only be used with `only_known`", "leave `discover` out")
-        for name, stated in {"grid": self.grid is not None, "strategy": self.strategy != "auto"}.items():
+            raise InvalidValue(
+                "`discover='none'` can only be used with `only_known`", "leave `discover` out"
+            )
+        for name, stated in {
+            "grid": self.grid is not None,
+            "strategy": self.strategy != "auto",
+        }.items():
             if stated:
                 raise InvalidValue(
                     f"`{name}` cannot be used where keys are discovered, which have no tokens and are not sampled",
@@ -189,7 +209,9 @@ class SampleRequest:
         stated = part_of(keywords.get("part"), keywords.get("part_vouched"))
         source = source_of_part(whole, stated)
         max_keys = check_users(source, keywords.get("max_keys_per_user"))
-        return cls(source, sampling, max_keys, keywords.get("strategy", "auto"), stated or whole.part)
+        return cls(
+            source, sampling, max_keys, keywords.get("strategy", "auto"), stated or whole.part
+        )
 
 
 def check_keywords(keywords: Mapping[str, Any], allowed: type = ReleaseKeywords) -> None:
@@ -203,7 +225,9 @@ def check_keywords(keywords: Mapping[str, Any], allowed: type = ReleaseKeywords)
         raise TypeError(f"a release has no option {name!r}; {hint}")
 
 
-def _source_of(data: Any, key: str | Sequence[str] | None, frequency: str | None, keywords: SampleKeywords) -> Source:
+def _source_of(
+    data: Any, key: str | Sequence[str] | None, frequency: str | None, keywords: SampleKeywords
+) -> Source:
     drop_null, user = keywords.get("drop_null", False), keywords.get("user")
     return Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
 
@@ -223,7 +247,8 @@ def prior_keys(prior: Any, keys: Sequence[str]) -> pa.Table:
     if release.keys != tuple(keys):
         found = ", ".join(map(repr, release.keys))
         raise InvalidValue(
-            f"`prior` must have the key columns {', '.join(map(repr, keys))}, not {found}", "name another release"
+            f"`prior` must have the key columns {', '.join(map(repr, keys))}, not {found}",
+            "name another release",
         )
     table = release.table
     if "estimate" in table.column_names:
@@ -236,9 +261,14 @@ def check_users(source: Source, max_keys_per_user: int | None) -> int | None:
     if source.user is None and max_keys_per_user is None:
         return None
     if source.user is None:
-        raise InvalidValue("`max_keys_per_user` needs a column that names the user", "set `user` as well")
+        raise InvalidValue(
+            "`max_keys_per_user` needs a column that names the user", "set `user` as well"
+        )
     if max_keys_per_user is None:
-        raise InvalidValue("`user` needs a contribution bound here", "set `max_keys_per_user` as well, such as to 20")
+        raise InvalidValue(
+            "`user` needs a contribution bound here",
+            "set `max_keys_per_user` as well, such as to 20",
+        )
     return check_keys_per_user(max_keys_per_user)
 
 
@@ -255,7 +285,11 @@ def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto")
     >>> strategy_of(Source("events.parquet", key="query"), KeepAll())
     'aggregate'
     """
-    possible = not source.aggregated and source.kind in ("files", "table", "frame") and _picks_elements(sampling)
+    possible = (
+        not source.aggregated
+        and source.kind in ("files", "table", "frame")
+        and _picks_elements(sampling)
+    )
     if strategy == "two-pass" and not possible:
         raise InvalidValue(
             f"`strategy='two-pass'` cannot be used for {source} with {sampling}",
@@ -272,4 +306,9 @@ def _picks_elements(sampling: Sampling) -> bool:
     """Whether the scheme samples each element by itself, so that elements can be picked before keys are counted."""
     if isinstance(sampling, SoftCap):
         return True
-    return isinstance(sampling, Ppswor) and sampling.power == 1 and sampling.cap is None and sampling.seed is None
+    return (
+        isinstance(sampling, Ppswor)
+        and sampling.power == 1
+        and sampling.cap is None
+        and sampling.seed is None
+    )

@@ -19,7 +19,13 @@ from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.private.charge import IN_MEMORY, Payment, reserve
 from dpsample.private.checks import check_source
-from dpsample.private.draw import draw_keys, draw_sample, drawn_release, prepare_sample, sanitize_batches
+from dpsample.private.draw import (
+    draw_keys,
+    draw_sample,
+    drawn_release,
+    prepare_sample,
+    sanitize_batches,
+)
 from dpsample.private.drawing import Drawing, DrawnRelease, Written
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Listener, Progress
@@ -119,7 +125,11 @@ def release_to_file(
 
 
 def check_release_to(
-    output: str | PathLike[str], request: Request, engine: Engine, force: bool = False, format: str | None = None
+    output: str | PathLike[str],
+    request: Request,
+    engine: Engine,
+    force: bool = False,
+    format: str | None = None,
 ) -> pa.Schema:
     """Refuse, before any cost, what can be refused without reading rows; return the schema of the key."""
     check_not_input(output, request.inputs())
@@ -140,7 +150,9 @@ def write_release_to(
     with engine_or_own(engine) as used:
         keys = check_release_to(output, request, used, force, format)
         with reserve(request.ledger, request.charge(fspath(output))) as payment:
-            drawing = Drawing(used, request, keys, used.new_coins(), progress or Progress(), draw_keys)
+            drawing = Drawing(
+                used, request, keys, used.new_coins(), progress or Progress(), draw_keys
+            )
             with drawn_release(drawing) as drawn:
                 return drawn.to_file(output, payment, force, format)
 
@@ -219,17 +231,24 @@ def sanitize_to_file(
     check_output(output, force=force)
     sample.sampling.to_json()  # refuses a scheme that cannot be written
     terms = _terms_of_sample(sample, privacy, keys_only, grid)
-    with engine_or_own(None) as used, _reserve_for(sample, terms, ledger, fspath(output)) as payment:
+    with (
+        engine_or_own(None) as used,
+        _reserve_for(sample, terms, ledger, fspath(output)) as payment,
+    ):
         return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
 
 
-def _terms_of_sample(sample: Sample, privacy: StatedPrivacy, keys_only: bool, grid: int | None) -> Terms:
+def _terms_of_sample(
+    sample: Sample, privacy: StatedPrivacy, keys_only: bool, grid: int | None
+) -> Terms:
     budget = Budget(Privacy.of(privacy), sample.max_keys)
     return terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
 
 
 @contextmanager
-def _reserve_for(sample: Sample, terms: Terms, ledger: str | PathLike[str] | None, output: str) -> Iterator[Payment]:
+def _reserve_for(
+    sample: Sample, terms: Terms, ledger: str | PathLike[str] | None, output: str
+) -> Iterator[Payment]:
     """Reserve the cost of a release of a sample, and mark the sample as used; one that was is refused."""
     sample.require_unused()
     charge = Charge(

@@ -36,7 +36,8 @@ from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Sampling
 
 WARNING: Final = (
-    "NOT private: this file holds keys and frequencies of the data as they are. Do not publish it; sanitize it."
+    "NOT private: this file holds keys and frequencies of the data as they are. "
+    "Do not publish it; sanitize it."
 )
 VERSION: Final = 1  # of sample files
 MODE: Final = 0o600
@@ -173,7 +174,10 @@ class Sample:
             with locked(resolved(self._path)):
                 _, metadata = read_table(self._path, "sample", VERSION, format=self._format)
                 if _identity(metadata, self._path) != self._identity:
-                    raise InvalidValue("the file that the sample was read from has another sample now", "read it again")
+                    raise InvalidValue(
+                        "the file that the sample was read from has another sample now",
+                        "read it again",
+                    )
                 if metadata.get("used"):
                     raise used_refusal()
                 self._used = True
@@ -183,7 +187,10 @@ class Sample:
     @property
     def metadata(self) -> dict[str, Any]:
         """The scheme and the marks, as they are written to a file."""
-        optional = {"max_keys_per_user": self._max_keys, "part": self._part and self._part.to_json()}
+        optional = {
+            "max_keys_per_user": self._max_keys,
+            "part": self._part and self._part.to_json(),
+        }
         return {
             "format": "dpsample sample",
             "version": VERSION,
@@ -199,7 +206,15 @@ class Sample:
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the sample to an atomic file that only its owner can read."""
         schema = self._table.schema
-        write_table(path, self._table.to_batches(), schema, self.metadata, force=force, format=format, mode=MODE)
+        write_table(
+            path,
+            self._table.to_batches(),
+            schema,
+            self.metadata,
+            force=force,
+            format=format,
+            mode=MODE,
+        )
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -217,7 +232,9 @@ class Sample:
     def _check_frequencies(self) -> None:
         ends = pc.min_max(self._table.column("frequency")).as_py()
         if ends["min"] is not None and ends["min"] < 1:
-            raise InvalidValue("frequencies in a sample must be positive", "leave out keys that do not occur")
+            raise InvalidValue(
+                "frequencies in a sample must be positive", "leave out keys that do not occur"
+            )
         if ends["max"] is not None and ends["max"] > self._sampling.largest:
             raise InvalidValue(
                 f"frequencies must be at most {self._sampling.largest}, the last for which the scheme states q",
@@ -235,10 +252,16 @@ class Sample:
 def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     """Read a sample file that dpsample wrote, and check all of it."""
     table, metadata = read_table(path, "sample", VERSION, format=format)
-    refusal = InvalidValue("the metadata of a sample must state its scheme and its keys", "draw the sample again")
-    sampling, keys, part = attempt(lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError)
+    refusal = InvalidValue(
+        "the metadata of a sample must state its scheme and its keys", "draw the sample again"
+    )
+    sampling, keys, part = attempt(
+        lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError
+    )
     identity = _identity(metadata, path)
-    sample = Sample(table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity, part=part)
+    sample = Sample(
+        table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity, part=part
+    )
     sample._used = metadata.get("used", False)
     sample._path, sample._format = path, format_of(path, format)
     of_sample = {name: value for name, value in metadata.items() if name not in _NOT_SAMPLE}
@@ -266,7 +289,9 @@ def sample_of_file(sample: Sample, path: PathLike) -> Sample:
 
 
 def _identity(metadata: Mapping[str, Any], path: PathLike) -> str:
-    return str(metadata.get("identity") or f"file {os.path.realpath(path)}")  # before samples had one
+    return str(
+        metadata.get("identity") or f"file {os.path.realpath(path)}"
+    )  # before samples had one
 
 
 def used_refusal() -> InvalidValue:
@@ -291,7 +316,9 @@ def _checked_columns(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     check_key_types(schema, keys)
     frequencies = schema.field("frequency").type
     if frequencies != pa.int64():
-        raise InvalidValue(f"frequencies must be int64, not {frequencies}", "cast them, or use Sample.from_table")
+        raise InvalidValue(
+            f"frequencies must be int64, not {frequencies}", "cast them, or use Sample.from_table"
+        )
     return pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
 
 
@@ -311,7 +338,9 @@ def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Tabl
     types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
     table = attempt(lambda: read_foreign(source, types), refusal, Exception)
     if table is None:
-        raise InvalidValue(f"a sample is a .parquet, .arrow or .csv file, not {suffix!r}", "convert it to Parquet")
+        raise InvalidValue(
+            f"a sample is a .parquet, .arrow or .csv file, not {suffix!r}", "convert it to Parquet"
+        )
     return table
 
 
@@ -325,7 +354,11 @@ def _arrow(source: Any, keys: tuple[str, ...], frequency: str) -> pa.Table:
         f"a sample is a file or a table that exports Arrow, not an object of type {type(source).__name__}",
         "convert it to an Arrow table",
     )
-    return source if isinstance(source, pa.Table) else attempt(lambda: pa.table(source), refusal, Exception)
+    return (
+        source
+        if isinstance(source, pa.Table)
+        else attempt(lambda: pa.table(source), refusal, Exception)
+    )
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -339,6 +372,9 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     t = column.type
     if not (pa.types.is_integer(t) or (pa.types.is_decimal(t) and t.scale == 0)):
-        raise InvalidValue(f"frequencies must be integers, not {t}", "count the elements of each key, or cast to int64")
+        raise InvalidValue(
+            f"frequencies must be integers, not {t}",
+            "count the elements of each key, or cast to int64",
+        )
     refusal = InvalidValue("frequencies must be at most 2**63 - 1", "check how they were summed")
     return attempt(lambda: column.cast(pa.int64()), refusal, pa.ArrowInvalid)

@@ -65,7 +65,9 @@ def sampled_batch(batch: pa.RecordBatch, sampling: Sampling, coins: Coins) -> pa
     if sampling.seed is None:
         kept = sampled(frequencies, sampling, coins)
     else:
-        kept = np.flatnonzero(frequencies >= first_frequencies(batch.drop_columns(["frequency"]), sampling))
+        kept = np.flatnonzero(
+            frequencies >= first_frequencies(batch.drop_columns(["frequency"]), sampling)
+        )
     return batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))
 
 
@@ -81,13 +83,17 @@ def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
     never_picked = int(scaled * (1 + _CLOSE)) + _WORDS
     rows = np.flatnonzero(words < np.uint64(min(never_picked, 2**64 - 1)))
     undecided = rows[words[rows] >= np.uint64(max(surely_picked, 0))]
-    not_picked = [row for row in undecided.tolist() if not _below(int(words[row]), row, sampling, 1, coins)]
+    not_picked = [
+        row for row in undecided.tolist() if not _below(int(words[row]), row, sampling, 1, coins)
+    ]
     if not not_picked:
         return rows
     return np.setdiff1d(rows, not_picked, assume_unique=True)
 
 
-def picked_elements(elements: pa.RecordBatch, sampling: Sampling, coins: Coins, gate: CoinSource) -> Rows:
+def picked_elements(
+    elements: pa.RecordBatch, sampling: Sampling, coins: Coins, gate: CoinSource
+) -> Rows:
     """Pick elements, rows of key columns, for a sample of their keys: the positions of those that are picked.
 
     For soft-cap sampling, `gate` supplies coins for each key that are the same in every batch.
@@ -96,7 +102,9 @@ def picked_elements(elements: pa.RecordBatch, sampling: Sampling, coins: Coins, 
         return picked(elements.num_rows, sampling, coins)
     rows = picked(elements.num_rows, sampling.picks, coins)
     keys = elements.take(pa.array(rows))
-    let_in = sampled(np.ones(len(rows), np.int64), Priority(sampling.share), gate.for_keys(keys, "sample"))
+    let_in = sampled(
+        np.ones(len(rows), np.int64), Priority(sampling.share), gate.for_keys(keys, "sample")
+    )
     return rows[let_in]
 
 
@@ -117,7 +125,12 @@ class Sanitizer:
         keys_only: bool = False,
         added: Callable[[pa.RecordBatch], Ints] | None = None,
     ) -> None:
-        self.sampling, self.privacy, self.keys_only, self._added = sampling, privacy, keys_only, added
+        self.sampling, self.privacy, self.keys_only, self._added = (
+            sampling,
+            privacy,
+            keys_only,
+            added,
+        )
         self.grid = chosen_grid(grid, privacy, sampling=sampling)
         self._reporting = Reporting.of(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
@@ -141,7 +154,10 @@ class Sanitizer:
             undecided = np.append(undecided, rows[unsure])
             rows, cells = rows[~unsure], cells[~unsure]
 
-        exact = [self._exactly(int(frequencies[row]), int(words[row]), row, coins) for row in undecided.tolist()]
+        exact = [
+            self._exactly(int(frequencies[row]), int(words[row]), row, coins)
+            for row in undecided.tolist()
+        ]
         reported = np.array(exact, np.int64) > 0
         rows = np.append(rows, undecided[reported])
         cells = np.append(cells, np.array(exact, np.int64)[reported])

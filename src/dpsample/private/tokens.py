@@ -52,12 +52,16 @@ def terms_of(
     part: Part | None = None,
 ) -> Terms:
     """Return the terms of a release of elements, or of users with a contribution bound, without known keys."""
-    return Terms(budget.privacy, tuple(keys), kind_of(budget, sampling, keys_only, grid), bought, part=part)
+    return Terms(
+        budget.privacy, tuple(keys), kind_of(budget, sampling, keys_only, grid), bought, part=part
+    )
 
 
 def kind_of(budget: Budget, sampling: Sampling, keys_only: bool, grid: int | None) -> Kind:
     """Return the kind of such a release: keys have tokens, or are reported without numbers."""
-    budget = replace(budget, all_keys=isinstance(sampling.sanitized_as, KeepAll), keys_only=keys_only)
+    budget = replace(
+        budget, all_keys=isinstance(sampling.sanitized_as, KeepAll), keys_only=keys_only
+    )
     if keys_only:
         return KeysOnly(sampling, budget.per_key, budget.max_keys)
     return kind_with_tokens(sampling, budget.per_key, grid, budget.max_keys)

@@ -72,7 +72,13 @@ class Totals:
         beyond = self._engine.dropped(unbounded, bound, most_dropped(bound))
         return self._bought(beyond, share, Fraction(TIMES))
 
-    def _bought(self, truth: int, share: Fraction, each: Fraction = Fraction(1), unit: Fraction = Fraction(1)) -> Total:
+    def _bought(
+        self,
+        truth: int,
+        share: Fraction,
+        each: Fraction = Fraction(1),
+        unit: Fraction = Fraction(1),
+    ) -> Total:
         """Add noise to a total of units, which one frequency changes by at most `each`."""
         stated = Total(0, self._budget.spent_on(share), each * self._budget.changes, unit)
         return noisy_total(truth, stated, self._drawing.coins.fresh())

@@ -18,21 +18,29 @@ class Bought:
     True
     """
 
-    size: RealizedSize | None = None  # the total of weights that gave tau, for a sample of a chosen size
+    size: RealizedSize | None = (
+        None  # the total of weights that gave tau, for a sample of a chosen size
+    )
     total: Total | None = None  # of elements; of users, of the keys that they kept
     dropped: Total | None = None  # of the keys of users beyond their contribution bound
 
     def __post_init__(self) -> None:
         for total in (self.total, self.dropped):
             if total is not None and total.unit != 1:
-                raise InvalidValue("a total of elements or keys must be a whole number", "state it in ones")
+                raise InvalidValue(
+                    "a total of elements or keys must be a whole number", "state it in ones"
+                )
         if self.dropped is not None and self.total is None:
-            raise InvalidValue("a total of dropped keys needs a total of the keys that users kept", "state both")
+            raise InvalidValue(
+                "a total of dropped keys needs a total of the keys that users kept", "state both"
+            )
 
     @property
     def kept(self) -> Kept | None:
         """How much of their keys users kept, if that was measured."""
-        return None if self.total is None or self.dropped is None else Kept(self.total, self.dropped)
+        return (
+            None if self.total is None or self.dropped is None else Kept(self.total, self.dropped)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of the metadata that states these totals."""

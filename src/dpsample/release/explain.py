@@ -31,7 +31,9 @@ from dpsample.scheme.soft_cap import SoftCap
 if TYPE_CHECKING:
     from dpsample.release.terms import Terms
 
-_CLEAR = 2  # deviations of noise by which two filled capacities differ, so that the difference is told
+_CLEAR = (
+    2  # deviations of noise by which two filled capacities differ, so that the difference is told
+)
 LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
 VOUCHED_BY = "that the file was drawn on them is vouched for by dpsample"
 VOUCHED = f"the stated terms are proved private; {VOUCHED_BY}"
@@ -55,7 +57,9 @@ def explain_sampling(sampling: Sampling, planned: bool = False) -> str:
         case RegisteredSampling():
             return f"a key {was} sampled with a probability that the function {sampling.function_name!r} states"
         case CustomSampling():
-            return f"a key {was} sampled with a probability that its user defined for each frequency"
+            return (
+                f"a key {was} sampled with a probability that its user defined for each frequency"
+            )
         case SoftCap():
             share, rate = float(sampling.share), float(sampling.picks.tau)
             probability = f"{share:g} (1 - exp(-{rate:g} i)) (soft cap)"
@@ -127,7 +131,9 @@ def explain_choice(filled: Sequence[Filled], keys: int | None = None) -> str:
     ]
     noise = math.hypot(_deviation(one), _deviation(many))
     if chosen.capacity - other.capacity < _CLEAR * noise:
-        words.append("they differ by no more than noise may, so that another run may choose the other way")
+        words.append(
+            "they differ by no more than noise may, so that another run may choose the other way"
+        )
     elif keys is not None:
         expected = keys * other.capacity / chosen.capacity
         words.append(f"the other would have found about {expected:,.0f} keys, not {keys:,}")
@@ -317,7 +323,11 @@ def explain_visibility(sampling: Sampling, privacy: PerKey, key: str = "a key") 
     >>> print(explain_visibility(KeepAll(), Privacy(1, 1e-6)))
     a key is reported with probability 10 % from frequency 13 on, 50 % from 14, 99 % from 18
     """
-    reached = [(f"{float(100 * level):g} %", f"{i:,}") for level, i in visibility(sampling, privacy) if i is not None]
+    reached = [
+        (f"{float(100 * level):g} %", f"{i:,}")
+        for level, i in visibility(sampling, privacy)
+        if i is not None
+    ]
     if not reached:
         return "no key is reported with a probability of 10 % or more"
     (lowest, first), *higher = reached
@@ -358,14 +368,20 @@ def explain_reporting(terms: "Terms") -> str:
         words = f"each of {known.keys:,} known keys is reported, also with 0; {words}"
     if sampling.least > 1:
         words += f"; no key of fewer than {sampling.least:,} {terms.unit}s is reported"
-    return words if terms.unit == "element" else f"{words}; frequency here is the {terms.kind.frequency}"
+    return (
+        words
+        if terms.unit == "element"
+        else f"{words}; frequency here is the {terms.kind.frequency}"
+    )
 
 
 @dataclass(frozen=True)
 class Strength:
     """What epsilon and delta allow an attacker, in numbers that need no mathematics."""
 
-    factor: float  # by which one element or user may change the probability of any output, up to delta
+    factor: (
+        float  # by which one element or user may change the probability of any output, up to delta
+    )
     guess: float  # the largest probability to guess right whether it is in the data, instead of 1/2
     one_in: int  # 1 / delta, rounded down
 
@@ -379,7 +395,9 @@ class Strength:
         epsilon, delta = float(privacy.epsilon), float(privacy.delta)
         factor = math.exp(min(epsilon, 700.0))
         # the best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor)
-        return Strength(factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta))
+        return Strength(
+            factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta)
+        )
 
 
 def explain_strength(privacy: Privacy, unit: str) -> list[str]:

@@ -51,10 +51,15 @@ def key_hashes(keys: pa.RecordBatch, seed: str) -> Words:
     True
     """
     letters, columns = zip(*(_encoded(column) for column in keys.columns), strict=True)
-    start = blake2b(b"\0".join([seed.encode(), "".join(letters).encode(), b""]), digest_size=16, person=_PERSON)
+    start = blake2b(
+        b"\0".join([seed.encode(), "".join(letters).encode(), b""]), digest_size=16, person=_PERSON
+    )
     *before, rows = columns
     for values in reversed(before):
-        rows = [len(value).to_bytes(8, "little") + value + rest for value, rest in zip(values, rows, strict=True)]
+        rows = [
+            len(value).to_bytes(8, "little") + value + rest
+            for value, rest in zip(values, rows, strict=True)
+        ]
     digests = []
     for row in rows:
         hashed = start.copy()
@@ -72,7 +77,9 @@ def _encoded(column: pa.Array) -> tuple[str, list[bytes]]:
         return "b", column.cast(pa.large_binary()).to_pylist()
     if types.is_decimal(kind):
         texts = (format(number, "f") for number in column.to_pylist())
-        return "n", [(text.rstrip("0").rstrip(".") if "." in text else text).encode() for text in texts]
+        return "n", [
+            (text.rstrip("0").rstrip(".") if "." in text else text).encode() for text in texts
+        ]
     if types.is_timestamp(kind):
         each = _NANOSECONDS[kind.unit]
         return "s", [str(number * each).encode() for number in column.cast(pa.int64()).to_pylist()]

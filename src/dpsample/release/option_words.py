@@ -60,7 +60,9 @@ def read_size(stated: Stated) -> SampleSize | None:
         return None
     for name in ("seed", "tau"):
         if stated.get(name) is not None:
-            raise InvalidValue(f"`{name}` cannot be combined with `sample_size`", "leave one of them out")
+            raise InvalidValue(
+                f"`{name}` cannot be combined with `sample_size`", "leave one of them out"
+            )
     if scheme not in _WEIGHTED:
         raise InvalidValue(
             f"`sample_size` cannot be combined with `scheme={scheme}`",
@@ -76,7 +78,9 @@ def read_sampling(stated: Stated) -> Sampling:
         return _keep_all(stated)
     if tau is None:
         sized = " or `sample_size=10000`" if "sample_size" in stated else ""
-        raise InvalidValue(f"`scheme={scheme}` needs a sampling threshold", f"add, for example, `tau=1e-4`{sized}")
+        raise InvalidValue(
+            f"`scheme={scheme}` needs a sampling threshold", f"add, for example, `tau=1e-4`{sized}"
+        )
     if scheme == "soft-cap":
         return _soft_cap(stated)
     return _WEIGHTED[scheme](tau, stated["power"], stated["cap"], stated.get("seed"))
@@ -86,17 +90,22 @@ def _keep_all(stated: Stated) -> Sampling:
     for name in ("tau", "seed"):
         if stated.get(name) is not None:
             raise InvalidValue(
-                f"`{name}` cannot be combined with `scheme=all`", f"add `scheme=ppswor`, or leave `{name}` out"
+                f"`{name}` cannot be combined with `scheme=all`",
+                f"add `scheme=ppswor`, or leave `{name}` out",
             )
     return KeepAll()
 
 
 def _soft_cap(stated: Stated) -> Sampling:
     if stated["cap"] is None:
-        raise InvalidValue("`scheme=soft-cap` needs a cap", "write, for example, `tau=0.01` `cap=20`")
+        raise InvalidValue(
+            "`scheme=soft-cap` needs a cap", "write, for example, `tau=0.01` `cap=20`"
+        )
     for name, default in (("power", "1"), ("seed", None)):
         if stated.get(name, default) != default:
-            raise InvalidValue(f"`{name}` cannot be combined with `scheme=soft-cap`", f"leave `{name}` out")
+            raise InvalidValue(
+                f"`{name}` cannot be combined with `scheme=soft-cap`", f"leave `{name}` out"
+            )
     return SoftCap(stated["tau"], stated["cap"])
 
 
@@ -116,7 +125,9 @@ def read_part(part: str | None, name: str) -> tuple[str, str] | None:
         return None
     column, equals, value = part.partition("=")
     if not column or not equals:
-        raise InvalidValue(f"`{name}` must be a name and a value, not {part!r}", f"write `{name}=day=2026-11-14`")
+        raise InvalidValue(
+            f"`{name}` must be a name and a value, not {part!r}", f"write `{name}=day=2026-11-14`"
+        )
     return column, value
 
 
@@ -133,7 +144,8 @@ def read_sums(stated: Stated) -> dict[str, str] | None:
         column, clip = column_and_clip(written) if clip is None else (written, clip)
         if not column or not clip:
             raise InvalidValue(
-                f"`sums` must name a column and a clip, not {written!r}", "write `sums=price:100` or `sums=price:0:100`"
+                f"`sums` must name a column and a clip, not {written!r}",
+                "write `sums=price:100` or `sums=price:0:100`",
             )
         if column in sums:
             raise InvalidValue(f"`sums` names the column {column!r} twice", "name each column once")
@@ -187,7 +199,10 @@ def budget_value(privacy: Privacy) -> str:
 
 
 def _stated_privacy(privacy: Privacy) -> Iterator[tuple[str, str]]:
-    yield "epsilon" if privacy.definition is None else privacy.definition.name, budget_value(privacy)
+    yield (
+        "epsilon" if privacy.definition is None else privacy.definition.name,
+        budget_value(privacy),
+    )
     yield "delta", text(privacy.delta)
 
 
@@ -221,7 +236,11 @@ def _stated_weight(scheme: SampleSize | Ppswor | Priority) -> Iterator[tuple[str
 
 
 def _stated_amount(amount: Amount) -> tuple[str, str]:
-    return ("rows", amount.written) if amount.column is None else ("sums", f"{amount.column}:{amount.written}")
+    return (
+        ("rows", amount.written)
+        if amount.column is None
+        else ("sums", f"{amount.column}:{amount.written}")
+    )
 
 
 def _stated_directly(options: ReleaseOptions) -> Iterator[tuple[str, str | bool]]:

@@ -35,7 +35,9 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 Discover = Literal["ask", "one-key", "many-keys"]
-Discovers = Discover | Literal["none"]  # "none": users of known keys are counted, and no other key is looked for
+Discovers = (
+    Discover | Literal["none"]
+)  # "none": users of known keys are counted, and no other key is looked for
 Strategy = Literal["auto", "aggregate", "two-pass"]
 SCHEMES = ("all", "ppswor", "priority", "soft-cap")
 
@@ -98,10 +100,15 @@ def stated(*options: Option) -> Mapping[str, tuple[Option, ...]]:
 
 
 EPSILON = Option("epsilon", "Epsilon, read exactly: 0.1 is one tenth.", letter="e")
-ZCDP = Option("zcdp", "Rho of zero-concentrated differential privacy, instead of --epsilon.", metavar="RHO")
+ZCDP = Option(
+    "zcdp", "Rho of zero-concentrated differential privacy, instead of --epsilon.", metavar="RHO"
+)
 GDP = Option("gdp", "Mu of Gaussian differential privacy, instead of --epsilon.", metavar="MU")
 DELTA = Option(
-    "delta", "Delta, such as 1e-8. Choose it well below 1 / (number of elements).", letter="d", required=True
+    "delta",
+    "Delta, such as 1e-8. Choose it well below 1 / (number of elements).",
+    letter="d",
+    required=True,
 )
 SCHEME = Option(
     "scheme",
@@ -111,7 +118,11 @@ SCHEME = Option(
 )
 TAU = Option("tau", "Sampling threshold of ppswor, priority and soft-cap, such as 1e-4.")
 POWER = Option("power", "The weight w of a key is its frequency to this power.", default="1")
-CAP = Option("cap", "The weight w of a key is min(frequency, CAP) to the power; soft-cap samples by about that.", int)
+CAP = Option(
+    "cap",
+    "The weight w of a key is min(frequency, CAP) to the power; soft-cap samples by about that.",
+    int,
+)
 SEED = Option(
     "seed",
     "Sample by a public hash of the key and this text, so that samples with the same seed have the same keys. The "
@@ -125,13 +136,21 @@ AT_LEAST = Option(
     metavar="N",
 )
 SAMPLE_SIZE = Option(
-    "sample_size", "Approximate number of sampled keys, instead of --tau. Costs a share of epsilon.", int
+    "sample_size",
+    "Approximate number of sampled keys, instead of --tau. Costs a share of epsilon.",
+    int,
 )
 SIZE_SHARE = Option("size_share", "Share of epsilon that --sample-size costs.", default="0.05")
 MAX_KEYS = Option(
-    "max_keys_per_user", "Contribution bound: the largest number of keys that each user keeps, chosen at random.", int
+    "max_keys_per_user",
+    "Contribution bound: the largest number of keys that each user keeps, chosen at random.",
+    int,
 )
-WITH_TOTAL = Option("with_total", "Add a private total of elements, or of users' keys. Costs a share of epsilon.", bool)
+WITH_TOTAL = Option(
+    "with_total",
+    "Add a private total of elements, or of users' keys. Costs a share of epsilon.",
+    bool,
+)
 TOTAL_SHARE = Option("total_share", "Share of epsilon that --with-total costs.", default="0.05")
 KEYS_ONLY = Option("keys_only", "Report keys without tokens, or without counts of users.", bool)
 DISCOVER = Option(
@@ -190,7 +209,9 @@ PART_VOUCHED = Option(
     "State that the source has rows of this part alone. This is not checked, and the release says so.",
     metavar="NAME=VALUE",
 )
-GRID = Option("grid", "Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]", int)
+GRID = Option(
+    "grid", "Tokens are multiples of 1/GRID, a power of two.  [default: chosen by epsilon]", int
+)
 STRATEGY = Option(
     "strategy",
     "How a sample of raw elements is drawn: count all keys (aggregate), or pick elements first (two-pass).",
@@ -210,7 +231,9 @@ class ReleaseOptions:
     """
 
     privacy: Privacy = field(metadata=stated(EPSILON, ZCDP, GDP, DELTA))
-    sampling: Sampling = field(default=KeepAll(), metadata=stated(SCHEME, TAU, POWER, CAP, SEED, AT_LEAST))
+    sampling: Sampling = field(
+        default=KeepAll(), metadata=stated(SCHEME, TAU, POWER, CAP, SEED, AT_LEAST)
+    )
     size: SampleSize | None = field(default=None, metadata=stated(SAMPLE_SIZE, SIZE_SHARE))
     max_keys_per_user: int | None = field(default=None, metadata=stated(MAX_KEYS))
     total: bool | Number = field(default=False, metadata=stated(WITH_TOTAL, TOTAL_SHARE))
@@ -225,7 +248,9 @@ class ReleaseOptions:
     part: Part | None = field(default=None, metadata=stated(PART, PART_VOUCHED))
     grid: int | None = field(default=None, metadata=stated(GRID))
     strategy: Strategy = field(default="auto", metadata=stated(STRATEGY))
-    settings: str | None = field(default=None, metadata=stated())  # the SHA-256 of the settings file, for the ledger
+    settings: str | None = field(
+        default=None, metadata=stated()
+    )  # the SHA-256 of the settings file, for the ledger
 
     def __post_init__(self) -> None:
         if self.size is not None and not isinstance(self.sampling, KeepAll):
@@ -237,14 +262,20 @@ class ReleaseOptions:
 
     @classmethod
     def of(
-        cls, *, privacy: StatedPrivacy, protects_users: bool = False, **keywords: Unpack[ReleaseKeywords]
+        cls,
+        *,
+        privacy: StatedPrivacy,
+        protects_users: bool = False,
+        **keywords: Unpack[ReleaseKeywords],
     ) -> "ReleaseOptions":
         """Read the keyword arguments of `dpsample.release`, except those that describe the source."""
         given: dict[str, Any] = {**keywords}
         return cls(
             privacy=Privacy.of(privacy),
             size=_size_of(given.pop("size", None)),
-            sampling=kept_from(keywords.get("at_least"), keywords.get("sampling"), keywords.get("size")),
+            sampling=kept_from(
+                keywords.get("at_least"), keywords.get("sampling"), keywords.get("size")
+            ),
             amounts=amounts_of(given.pop("rows", None), given.pop("sums", None)),
             part=part_of(given.pop("part", None), given.pop("part_vouched", None)),
             discover=_discover_of(keywords, protects_users),
@@ -263,17 +294,24 @@ class ReleaseOptions:
 
     def _check_discovery(self) -> None:
         if self.discover not in (*get_args(Discover), "none"):
-            raise InvalidValue(f"`discover` must be one of {', '.join(get_args(Discover))}, not {self.discover!r}")
+            raise InvalidValue(
+                f"`discover` must be one of {', '.join(get_args(Discover))}, not {self.discover!r}"
+            )
         if self.samples:
             raise InvalidValue(
                 "a sample of users' keys needs a contribution bound",
                 "set `max_keys_per_user`, or leave `sampling` and `size` out",
             )
         if self.max_keys_per_user is not None:
-            raise InvalidValue("`discover` cannot be combined with `max_keys_per_user`", "leave one of them out")
+            raise InvalidValue(
+                "`discover` cannot be combined with `max_keys_per_user`", "leave one of them out"
+            )
         if self.keys_only and (self.count_share is not None or self.amounts):
             found = "`rows` and `sums`" if self.amounts else "`count_share`"
-            raise InvalidValue(f"{found} cannot be combined with `keys_only`, which counts nothing", "leave one out")
+            raise InvalidValue(
+                f"{found} cannot be combined with `keys_only`, which counts nothing",
+                "leave one out",
+            )
         if self.discover == "one-key" and self.total_share:
             raise InvalidValue(
                 "a total cannot be combined with `discover='one-key'`",
@@ -307,7 +345,9 @@ class ReleaseOptions:
     def users(self) -> UserBudget:
         """How the privacy is divided if keys are discovered, or the users of known keys are counted."""
         if self.discover == "none":
-            return UserBudget(self.privacy, counts=Fraction(1), discovers=False, amounts=self.amounts)
+            return UserBudget(
+                self.privacy, counts=Fraction(1), discovers=False, amounts=self.amounts
+            )
         counts = count_share(len(self.amounts))
         if self.count_share is not None:
             counts = check_share(self.count_share, "the counts")
@@ -318,7 +358,9 @@ class ReleaseOptions:
             counts=Fraction(0) if self.keys_only else counts,
             amounts=self.amounts,
         )
-        if self.discover == "ask" and budget.many_keys(2) is not None:  # otherwise there is nothing to compare
+        if (
+            self.discover == "ask" and budget.many_keys(2) is not None
+        ):  # otherwise there is nothing to compare
             return replace(budget, look=LOOK_SHARE - FILLED_SHARE, filled=FILLED_SHARE)
         return budget
 
@@ -350,7 +392,13 @@ class ReleaseOptions:
         return self.budget.per_key
 
 
-_READ = {"sampling", "at_least", "discover", "user", "drop_null"}  # keywords that `of` reads itself, or the source
+_READ = {
+    "sampling",
+    "at_least",
+    "discover",
+    "user",
+    "drop_null",
+}  # keywords that `of` reads itself, or the source
 
 
 def options_of(name: str) -> tuple[Option, ...]:
@@ -395,7 +443,9 @@ def kept_from(at_least: int | None, sampling: Sampling | None, size: object = No
     if at_least is None:
         return sampling or KeepAll()
     if size is not None or sampling not in (None, KeepAll()):
-        raise InvalidValue("`at_least` cannot be combined with a sample, which leaves keys out by its own rule")
+        raise InvalidValue(
+            "`at_least` cannot be combined with a sample, which leaves keys out by its own rule"
+        )
     return KeepAll(at_least)
 
 
@@ -418,5 +468,7 @@ def _discover_of(keywords: ReleaseKeywords, protects_users: bool) -> Discovers |
         return discover or "ask"
     for name in ("discover", "count_share", "prior"):
         if keywords.get(name) is not None:
-            raise InvalidValue(f"`{name}` cannot be combined with `only_known`, which looks for no other keys")
+            raise InvalidValue(
+                f"`{name}` cannot be combined with `only_known`, which looks for no other keys"
+            )
     return "none"

@@ -54,7 +54,13 @@ def token_cells(tokens: Any, grid: int) -> Ints:
 
 def drawn_columns(keys: pa.Schema, terms: Terms) -> pa.Schema:
     """Return the columns of reported keys as they are drawn, from those of the keys: with tokens, unless keys only."""
-    return pa.schema([*keys, *([] if terms.keys_only else [pa.field("token", pa.float64())]), *_known_columns(terms)])
+    return pa.schema(
+        [
+            *keys,
+            *([] if terms.keys_only else [pa.field("token", pa.float64())]),
+            *_known_columns(terms),
+        ]
+    )
 
 
 def _known_columns(terms: Terms) -> list[pa.Field]:
@@ -78,7 +84,9 @@ def release_schema(schema: pa.Schema, terms: Terms) -> tuple[pa.Schema, pa.Schem
 def _check_type(column: pa.Field, wanted: pa.DataType) -> None:
     if column.type != wanted:
         name = "float64" if wanted == pa.float64() else wanted
-        raise InvalidValue(f"the column {column.name!r} must be {name}, not {column.type}", "cast it")
+        raise InvalidValue(
+            f"the column {column.name!r} must be {name}, not {column.type}", "cast it"
+        )
 
 
 def _check_columns(names: list[str], terms: Terms) -> None:
@@ -148,7 +156,9 @@ def added_elements(batch: pa.RecordBatch, terms: Terms) -> Ints:
 def _check_tokens(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
     grid = terms.grid or 1
     with np.errstate(over="ignore"):
-        cells = (batch.column("token").to_numpy(zero_copy_only=False) + added_elements(batch, terms)) * grid
+        cells = (
+            batch.column("token").to_numpy(zero_copy_only=False) + added_elements(batch, terms)
+        ) * grid
     good = (cells > 0) & (cells == np.floor(cells)) & np.isfinite(cells)
     if not good.all():
         raise InvalidValue(
@@ -161,8 +171,16 @@ def _check_counts(batch: pa.RecordBatch, terms: Terms, rows: int) -> None:
     least = np.full(batch.num_rows, terms.sampling.least)
     if terms.known is not None:
         least[batch.column("known").to_numpy(zero_copy_only=False)] = 0
-    estimate, low, high, measured, error = (batch.column(name).to_numpy(zero_copy_only=False) for name in COUNT_COLUMNS)
-    good = np.isfinite(measured) & (error > 0) & np.isfinite(error) & (low >= least) & (low <= estimate)
+    estimate, low, high, measured, error = (
+        batch.column(name).to_numpy(zero_copy_only=False) for name in COUNT_COLUMNS
+    )
+    good = (
+        np.isfinite(measured)
+        & (error > 0)
+        & np.isfinite(error)
+        & (low >= least)
+        & (low <= estimate)
+    )
     good &= (estimate <= high) & np.isfinite(high)
     if not good.all():
         raise InvalidValue(
@@ -176,7 +194,12 @@ def _check_amounts(batch: pa.RecordBatch, amount: Amount, rows: int) -> None:
     columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in amount.columns}
     value, clipped_low, clipped_high, low, high = list(columns.values())[:5]
     good = np.isfinite(list(columns.values())).all(axis=0) & (columns[amount.error] > 0)
-    good &= (low <= clipped_low) & (clipped_low <= value) & (value <= clipped_high) & (clipped_high <= high)
+    good &= (
+        (low <= clipped_low)
+        & (clipped_low <= value)
+        & (value <= clipped_high)
+        & (clipped_high <= high)
+    )
     if not good.all():
         raise InvalidValue(
             f"{amount.name} in row {_first_bad(good, rows)} is not finite, has no positive error, or is not between "
@@ -191,7 +214,12 @@ def _first_bad(good: Bools, rows: int) -> str:
 
 
 def summed(
-    keys: pa.Table, record: Clipped, values: Floats, errors: Floats, users: Floats, least: Ints | int = 1
+    keys: pa.Table,
+    record: Clipped,
+    values: Floats,
+    errors: Floats,
+    users: Floats,
+    least: Ints | int = 1,
 ) -> pa.Table:
     """Append the clipped sums of an amount to keys, with their errors and 95 % intervals, and what amounts beyond the
     clip may add to these; in no more figures than mean much.
@@ -202,7 +230,9 @@ def summed(
     step = np.full(len(values), 1e-3)
     outward = np.ones(len(values))  # the step of estimates and bounds
     if amount.column is not None:
-        step = outward = 10.0 ** np.floor(np.log10(np.maximum(errors, 1e-300)) - 3)  # four figures of the error
+        step = outward = 10.0 ** np.floor(
+            np.log10(np.maximum(errors, 1e-300)) - 3
+        )  # four figures of the error
     lowest = least if amount.column is None else -np.inf
     low, high, wide_low, wide_high = record.intervals(users, values, errors)
     measured = np.rint(values / step) * step
@@ -266,7 +296,9 @@ class TokenEstimates:
         cells = token_cells(tokens, self._grid)
         new = np.setdiff1d(cells, self._cells)
         if len(new):
-            computed = likely_frequencies(new, self._terms.sampling.sanitized_as, self._terms.per_key, self._grid)
+            computed = likely_frequencies(
+                new, self._terms.sampling.sanitized_as, self._terms.per_key, self._grid
+            )
             cells_so_far = np.append(self._cells, new)
             order = np.argsort(cells_so_far)
             self._cells = cells_so_far[order]

@@ -31,7 +31,12 @@ def spending_of(discovery: Discovery | None, bought: Bought) -> Iterator[Spendin
     if bought.total is not None:
         yield Spending("total", "the total", bought.total.epsilon, bought.total.scale)
     if bought.dropped is not None:
-        yield Spending("dropped keys", "the total of dropped keys", bought.dropped.epsilon, bought.dropped.scale)
+        yield Spending(
+            "dropped keys",
+            "the total of dropped keys",
+            bought.dropped.epsilon,
+            bought.dropped.scale,
+        )
 
 
 def _before_discovery(discovery: Discovery) -> Iterator[Spending]:

@@ -95,10 +95,13 @@ class Terms:
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
             raise InvalidValue(
-                f"privacy must be a Privacy, not a {type(self.privacy).__name__}", "for example Privacy(1, 1e-8)"
+                f"privacy must be a Privacy, not a {type(self.privacy).__name__}",
+                "for example Privacy(1, 1e-8)",
             )
         if not isinstance(self.dpsample, str) or not isinstance(self.ledger, str | None):
-            raise InvalidValue("a release names its ledger entry and the version of dpsample as text", AGAIN)
+            raise InvalidValue(
+                "a release names its ledger entry and the version of dpsample as text", AGAIN
+            )
         object.__setattr__(self, "keys", check_keys(self.keys, self.numbers))
         self.kind.check(self.keys_privacy, self.bought)
         if self.known is not None:
@@ -214,7 +217,9 @@ class Terms:
     @property
     def amounts(self) -> tuple[Amount, ...]:
         """What was summed for each key, beside users."""
-        return () if self.counts is None else tuple(clipped.amount for clipped in self.counts.amounts)
+        return (
+            () if self.counts is None else tuple(clipped.amount for clipped in self.counts.amounts)
+        )
 
     @property
     def size(self) -> RealizedSize | None:
@@ -256,7 +261,11 @@ class Terms:
         }
         if self.per_key == self.privacy:
             del form["per_key"]
-        return {name: form[name] for name in _FIELDS if form.get(name) is not None or name == _MAY_BE_NULL}
+        return {
+            name: form[name]
+            for name in _FIELDS
+            if form.get(name) is not None or name == _MAY_BE_NULL
+        }
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Terms":
@@ -269,9 +278,18 @@ class Terms:
                 return terms
         except DpsampleError:
             raise
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ):
             pass
-        raise InvalidValue("the metadata of a release must state all of its terms, as dpsample writes them", AGAIN)
+        raise InvalidValue(
+            "the metadata of a release must state all of its terms, as dpsample writes them", AGAIN
+        )
 
     @classmethod
     def _read(cls, form: Mapping[str, Any]) -> "Terms":
@@ -291,7 +309,9 @@ def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
     """Check the names of key columns: at least one, and none that is reserved."""
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     if not names or not all(isinstance(name, str) for name in names):
-        raise InvalidValue("a release needs at least one key column, stated by name", "name the key column")
+        raise InvalidValue(
+            "a release needs at least one key column, stated by name", "name the key column"
+        )
     reserved = [name.lower() for name in reserved]
     taken = [name for name in names if name.lower() in reserved]
     if taken:

@@ -35,7 +35,12 @@ from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.integer import IntegerLaw, integer_law, integer_laws
 from dpsample.scheme.likelihood import likeliest_frequencies
 from dpsample.scheme.ordinal import concordance, concordance_with_all, kendall_tau
-from dpsample.scheme.reporting import closed_form, frequency_reaching, reporting_probabilities, steps_to_one
+from dpsample.scheme.reporting import (
+    closed_form,
+    frequency_reaching,
+    reporting_probabilities,
+    steps_to_one,
+)
 from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.soft_cap import SoftCap

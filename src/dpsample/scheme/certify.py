@@ -33,10 +33,14 @@ from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import KeepAll, Sampling
 from dpsample.scheme.tokens import chosen_grid, support_length
 
-COUNTED_FROM = "frequencies count from the first one at which the key's public hash samples it: for every seed"
+COUNTED_FROM = (
+    "frequencies count from the first one at which the key's public hash samples it: for every seed"
+)
 _RATIO_BITS = 256  # of the lower bound of exp(epsilon): far more digits than delta has
 _SHOWN_SPANS = 8
-_WORK = 1 << 20  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
+_WORK = (
+    1 << 20
+)  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,14 @@ def certify(
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
     window = support_length(privacy)
     bound = None if frequencies is not None else _bound(reporting, grid, largest)
-    steady = _steady(reporting, grid, largest) if bound is None or window**2 * grid <= _WORK else None
-    spans = _spans(reporting, steady, largest) if frequencies is None else _checked_spans(frequencies, largest)
+    steady = (
+        _steady(reporting, grid, largest) if bound is None or window**2 * grid <= _WORK else None
+    )
+    spans = (
+        _spans(reporting, steady, largest)
+        if frequencies is None
+        else _checked_spans(frequencies, largest)
+    )
     if bound is not None:
         spans = _affordable(spans, window, grid)
     E = exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS)
@@ -177,14 +187,21 @@ def certify(
             largest_delta.see(_delta_between(before, now, E), now.frequency)
     covered = steady is not None and any(steady in span for span in spans)
     shifts_from = steady if covered else None
-    return Certificate(privacy, sampling, grid, spans, largest_delta.found, largest_delta.at, shifts_from, bound)
+    return Certificate(
+        privacy, sampling, grid, spans, largest_delta.found, largest_delta.at, shifts_from, bound
+    )
 
 
 class _LargestDelta:
     """The largest delta of the pairs of rows that were checked so far; one above that of the privacy is refused."""
 
     def __init__(
-        self, privacy: Privacy, sampling: Sampling, unit: int, pairs: int, progress: Callable[[int, int], None] | None
+        self,
+        privacy: Privacy,
+        sampling: Sampling,
+        unit: int,
+        pairs: int,
+        progress: Callable[[int, int], None] | None,
     ) -> None:
         self._privacy, self._sampling, self._unit = privacy, sampling, unit
         self._pairs, self._progress = pairs, progress
@@ -218,8 +235,13 @@ def _certify_held(
 ) -> Certificate:
     """The certificate of a stream, from the integers that held keys draw from: all rows up to the end of the noise."""
     privacy, end = reporting.privacy, reporting.cells
-    spans = (range(1, end + 1),) if frequencies is None else _checked_spans(frequencies, MAX_FREQUENCY)
-    E, ratio_bits = reporting.E, reporting.ratio_bits  # a proved bound, of a precision that fits delta
+    spans = (
+        (range(1, end + 1),) if frequencies is None else _checked_spans(frequencies, MAX_FREQUENCY)
+    )
+    E, ratio_bits = (
+        reporting.E,
+        reporting.ratio_bits,
+    )  # a proved bound, of a precision that fits delta
     unit = 1 << (reporting.bits + 128 + ratio_bits)
     steady = end if any(span.stop > end for span in spans) else None
     pairs = min(sum(map(len, spans)), end)
@@ -227,7 +249,9 @@ def _certify_held(
     for i, (up, down) in enumerate(spent_by_rows(reporting, E, ratio_bits), start=1):
         if i == steady or any(i in span for span in spans):
             largest_delta.see(max(up, down), i)
-    return Certificate(privacy, reporting.sampling, 1, spans, largest_delta.found, largest_delta.at, steady)
+    return Certificate(
+        privacy, reporting.sampling, 1, spans, largest_delta.found, largest_delta.at, steady
+    )
 
 
 def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificate:
@@ -240,7 +264,9 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
     >>> certify_table([[], ["0.01"], ["0.03", "0.01"]], Privacy(2, 0.01)).pairs
     2
     """
-    E = Fraction(exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS), 1 << _RATIO_BITS)
+    E = Fraction(
+        exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS), 1 << _RATIO_BITS
+    )
     table = []
     for r, row in enumerate(_rows_of(rows)):
         try:
@@ -249,14 +275,21 @@ def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificat
             raise InvalidValue(f"row {r} must hold numbers alone", "write decimals") from None
         absent = 1 - sum(law, Fraction(0))
         if absent < 0 or any(p < 0 for p in law):
-            problem = f"a sum that exceeds 1 by {float(-absent):.3g}" if absent < 0 else "a negative number"
+            problem = (
+                f"a sum that exceeds 1 by {float(-absent):.3g}"
+                if absent < 0
+                else "a negative number"
+            )
             raise InvalidValue(
                 f"each row must hold probabilities that sum to at most 1, but row {r} has {problem}",
                 "scale it down, or leave the rounding error to the probability of not being reported",
             )
         table.append([absent, *law])
     if len(table) < 2:
-        raise InvalidValue(f"a table must have at least two rows, not {len(table)}", "give rows for r = 0, 1, 2, ...")
+        raise InvalidValue(
+            f"a table must have at least two rows, not {len(table)}",
+            "give rows for r = 0, 1, 2, ...",
+        )
     worst, at = Fraction(0), 1
     for r in range(1, len(table)):
         width = max(len(table[r - 1]), len(table[r]))
@@ -314,10 +347,14 @@ def certify_keys(
     """
     if isinstance(per_key, KeyNoise):
         if not isinstance(sampling.sanitized_as, KeepAll):
-            raise PrivacyViolation(f"bounded noise is for all keys; found {sampling}; do not trust this release")
+            raise PrivacyViolation(
+                f"bounded noise is for all keys; found {sampling}; do not trust this release"
+            )
         return KeyCertificate(per_key, sampling, 1, per_key.cells, True)
     reporting = Reporting.of(sampling.sanitized_as, per_key)
-    proved = per_key.proves if isinstance(per_key, ComposedSteps) else _renyi_proof(reporting, per_key)
+    proved = (
+        per_key.proves if isinstance(per_key, ComposedSteps) else _renyi_proof(reporting, per_key)
+    )
 
     def private_step(before: int, now: int) -> bool:
         if before == 0:
@@ -336,7 +373,9 @@ def _renyi_proof(reporting: Law, steps: RenyiSteps) -> Callable[[int, int, int],
     order = steps.order
     # rounding moves pi, and 1 - pi, by less than 64 units of 2**-bits over delta: far less than the margin of the steps
     if order * 64 > (order - 1) * steps.divergence * MARGIN / 2 * steps.delta**2 * reporting.one:
-        raise PrivacyViolation("rounding must cost less than the margin; found more; do not use these parameters")
+        raise PrivacyViolation(
+            "rounding must cost less than the margin; found more; do not use these parameters"
+        )
     with precision():
         limit = moment_limit(order, steps.divergence * (1 - MARGIN / 2))
     return lambda now, before, bits: allowed(now, before, bits, order, limit)
@@ -345,7 +384,8 @@ def _renyi_proof(reporting: Law, steps: RenyiSteps) -> Callable[[int, int, int],
 def _rows_of(value: Any) -> Iterable[Any]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidValue(
-            f"a table must be a sequence of rows, not {type(value).__name__}", "give [[...], [...], ...]"
+            f"a table must be a sequence of rows, not {type(value).__name__}",
+            "give [[...], [...], ...]",
         )
     return value
 
@@ -364,7 +404,11 @@ def _excess(a: Iterable[Fraction], b: Iterable[Fraction], E: Fraction) -> Fracti
 def _bound(reporting: Reporting, grid: int, largest: int) -> Fraction | None:
     """The delta of the lemma; None if that is more than allowed, or if nobody knows q between calls."""
     units = delta_bound(reporting, grid)
-    if units is None or units > reporting.privacy.delta * reporting.one or not reporting.sampling.monotone:
+    if (
+        units is None
+        or units > reporting.privacy.delta * reporting.one
+        or not reporting.sampling.monotone
+    ):
         return None
     check_steps(reporting, largest)
     return Fraction(units, reporting.one)
@@ -388,7 +432,10 @@ def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
     spans = [frequencies] if isinstance(frequencies, range) else frequencies
     if isinstance(spans, Iterable):
         spans = tuple(spans)
-        if all(isinstance(s, range) and s.step == 1 and 1 <= s.start <= s.stop <= largest + 1 for s in spans):
+        if all(
+            isinstance(s, range) and s.step == 1 and 1 <= s.start <= s.stop <= largest + 1
+            for s in spans
+        ):
             return spans
     raise InvalidValue(
         f"frequencies must be ranges of step 1 within 1 to {largest}, not {frequencies!r}",
@@ -401,7 +448,11 @@ def _spans(reporting: Reporting, steady: int | None, largest: int) -> tuple[rang
     window = support_length(reporting.privacy)
     wanted = [range(1, 3)]
     wanted += [range(i, i + 2) for i in reporting.delicate.tolist()]
-    wanted += [range(1 << k, (1 << k) + 2) for k in range(2, largest.bit_length()) if not steady or 1 << k < steady]
+    wanted += [
+        range(1 << k, (1 << k) + 2)
+        for k in range(2, largest.bit_length())
+        if not steady or 1 << k < steady
+    ]
     if steady is not None:
         wanted.append(range(reporting.constant_from, steady + 1))
     spans: list[range] = []
@@ -452,7 +503,10 @@ def _pairs(span: range, reporting: Reporting, grid: int) -> Iterator[tuple[_Row,
         return _Row(law.frequency, grid, reporting.bits, law.cuts, low, high)
 
     first = max(span.start - 1, 1)
-    laws = map(with_bounds, islice(integer_laws(first, sampling, reporting.privacy, grid), span.stop - first))
+    laws = map(
+        with_bounds,
+        islice(integer_laws(first, sampling, reporting.privacy, grid), span.stop - first),
+    )
     before = next(laws) if span.start > 1 else _Row(0, grid, reporting.bits, (0,), 0, 0)
     for now in laws:
         yield before, now

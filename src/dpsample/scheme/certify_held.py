@@ -24,7 +24,11 @@ def spent_by_rows(reporting: HeldReporting, E: int, ratio_bits: int) -> Iterator
     `E` is a lower bound of exp(epsilon) over 2**ratio_bits. The sums are in units of 2**-(bits + 128 + ratio_bits).
     """
     cuts, one, picked = reporting.noise_cuts, reporting.one << 128, reporting.hold.picked_words
-    if not cuts or cuts[-1] != reporting.one or any(a > b for a, b in zip((0, *cuts), cuts, strict=False)):
+    if (
+        not cuts
+        or cuts[-1] != reporting.one
+        or any(a > b for a, b in zip((0, *cuts), cuts, strict=False))
+    ):
         raise PrivacyViolation(
             "the noise of held keys must have a law; found integers that do not ascend to one; do not use this scheme"
         )

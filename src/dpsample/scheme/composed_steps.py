@@ -61,7 +61,9 @@ class ComposedSteps(PerKeyMethod):
 
     def reporting(self, sampling: Sampling) -> "ComposedReporting":  # noqa: D102
         if not isinstance(sampling, KeepAll):
-            raise InvalidValue(f"composed steps are for all keys, not for {sampling}", "leave sampling out")
+            raise InvalidValue(
+                f"composed steps are for all keys, not for {sampling}", "leave sampling out"
+            )
         return ComposedReporting(sampling, self)
 
     @cached_property

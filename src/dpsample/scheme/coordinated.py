@@ -21,20 +21,36 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme.bisection import first_integer
 from dpsample.scheme.law import Law, first_frequency
 from dpsample.scheme.reporting import Reporting
-from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Priority, Sampling, as_frequencies
+from dpsample.scheme.sampling import (
+    Floats,
+    Ints,
+    KeepAll,
+    Ppswor,
+    Priority,
+    Sampling,
+    as_frequencies,
+)
 from dpsample.scheme.tail_map import cell_masses
 
 if TYPE_CHECKING:
     from dpsample.scheme.per_key import PerKey
 
-LAST_FIRST = 1 << 42  # h is at most this, so that every token, a multiple of 1/1024 above it, is a float
+LAST_FIRST = (
+    1 << 42
+)  # h is at most this, so that every token, a multiple of 1/1024 above it, is a float
 HASH_BITS = 128
 _EXACT_BITS = (192, 512, 1408)  # precisions of q at which a comparison is tried
-_CLOSE = 2.0**-46  # relative: floats of h err less, for power 1; what is closer to an integer is decided exactly
+_CLOSE = (
+    2.0**-46
+)  # relative: floats of h err less, for power 1; what is closer to an integer is decided exactly
 _NEAR_ROWS = 8  # times as many frequencies as rows are tabulated,
 _NEAR_SIZE = 1 << 22  # unless these are more numbers; but no fewer frequencies than rows
-_MOST_ROWS = 1024  # that a mixture has; of (0.01, 1e-6) one stands for 7, and pi errs by 3e-4 of itself
-_SPACING = 1 / 128  # relative, of the frequencies between which means are interpolated: q errs by 5e-6 at most
+_MOST_ROWS = (
+    1024  # that a mixture has; of (0.01, 1e-6) one stands for 7, and pi errs by 3e-4 of itself
+)
+_SPACING = (
+    1 / 128
+)  # relative, of the frequencies between which means are interpolated: q errs by 5e-6 at most
 
 Words = NDArray[np.uint64]
 
@@ -202,7 +218,9 @@ class _Mixture:
     def _means(self, frequencies: Ints) -> Floats:
         size = max(1, _NEAR_SIZE // len(self._of_rows))
         parts = (frequencies[start : start + size] for start in range(0, len(frequencies), size))
-        return np.concatenate([self._rows.weights(self._sampling, part) @ self._of_rows for part in parts])
+        return np.concatenate(
+            [self._rows.weights(self._sampling, part) @ self._of_rows for part in parts]
+        )
 
 
 class MixedReporting(Law):

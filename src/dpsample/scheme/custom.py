@@ -48,7 +48,10 @@ at 1; state the probabilities with which the sample was drawn
     def __init__(self, q: Iterable[Number] | Callable[[int], Number]) -> None:
         function = q if callable(q) else None
         if function is None and (isinstance(q, str | bytes) or not isinstance(q, Iterable)):
-            raise InvalidValue(f"q must be a sequence or a function, not {type(q).__name__}", "give [q_1, q_2, ...]")
+            raise InvalidValue(
+                f"q must be a sequence or a function, not {type(q).__name__}",
+                "give [q_1, q_2, ...]",
+            )
         values = None if callable(q) else _values_of(q)
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "values", values)
@@ -56,13 +59,18 @@ at 1; state the probabilities with which the sample was drawn
         object.__setattr__(self, "_order", [])
         if values is not None:
             if not values:
-                raise InvalidValue("q must have at least one value", "give [q_1, q_2, ...] or a function")
+                raise InvalidValue(
+                    "q must have at least one value", "give [q_1, q_2, ...] or a function"
+                )
             if place := _misplaced(values):
                 value = values[place - 1]
                 if not 0 <= value <= 1:
-                    raise InvalidValue(f"{_WITHIN}, but it is {text(value)} at frequency {place}", _AS_DRAWN)
+                    raise InvalidValue(
+                        f"{_WITHIN}, but it is {text(value)} at frequency {place}", _AS_DRAWN
+                    )
                 raise InvalidValue(
-                    f"{_ASCENDING}, but it is smaller at frequency {place} than at {place - 1}", _AS_DRAWN
+                    f"{_ASCENDING}, but it is smaller at frequency {place} than at {place - 1}",
+                    _AS_DRAWN,
                 )
 
     def __eq__(self, other: object) -> bool:
@@ -110,7 +118,10 @@ at 1; state the probabilities with which the sample was drawn
             q, at = self._call(i), bisect_left(self._order, i)
             if not 0 <= q <= 1:
                 raise InvalidValue(f"{_WITHIN}, also if it is a function", _AS_DRAWN)
-            lower, higher = self._order[max(at - 1, 0) : at], self._order[at : at + 1]  # its neighbours so far
+            lower, higher = (
+                self._order[max(at - 1, 0) : at],
+                self._order[at : at + 1],
+            )  # its neighbours so far
             if _misplaced([*(self._seen[n] for n in lower), q, *(self._seen[n] for n in higher)]):
                 raise InvalidValue(f"{_ASCENDING}, also if it is a function", _AS_DRAWN)
             self._seen[i] = q
@@ -127,19 +138,24 @@ at 1; state the probabilities with which the sample was drawn
         except Exception as error:
             problem = f"raises {type(error).__name__}"
         raise InvalidValue(
-            f"q must be a number at every frequency, but its function {problem}", "call the function for what may occur"
+            f"q must be a number at every frequency, but its function {problem}",
+            "call the function for what may occur",
         )
 
     def _floats(self, frequencies: ArrayLike, complement: bool) -> Floats:
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         q = self._exact(i.tolist())
-        return np.array([float(1 - v if complement else v) for v in q])[back].reshape(np.shape(frequencies))
+        return np.array([float(1 - v if complement else v) for v in q])[back].reshape(
+            np.shape(frequencies)
+        )
 
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
         return self._floats(frequencies, False) * (1 - _ULP if toward_privacy else 1.0)
 
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return np.minimum(self._floats(frequencies, True) * (1 + 2 * _ULP if toward_privacy else 1.0), 1.0)
+        return np.minimum(
+            self._floats(frequencies, True) * (1 + 2 * _ULP if toward_privacy else 1.0), 1.0
+        )
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         (q,) = self._exact([frequency])
@@ -151,7 +167,8 @@ def _values_of(q: Iterable[Number]) -> tuple[Fraction, ...]:
     values = tuple(islice(q, _MOST_VALUES + 1))
     if len(values) > _MOST_VALUES:
         raise InvalidValue(
-            f"a sequence of q must have at most {_MOST_VALUES:,} values", "register a function (register_sampling)"
+            f"a sequence of q must have at most {_MOST_VALUES:,} values",
+            "register a function (register_sampling)",
         )
     return tuple(exact(value, "q") for value in values)
 

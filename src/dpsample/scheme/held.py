@@ -35,7 +35,9 @@ from dpsample.scheme.law import Law, PerKeyMethod
 from dpsample.scheme.reporting import IntegerSteps
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 
-MOST_CELLS = 1 << 16  # of the noise: a second; rounding costs each a few units, and the margin pays for millions
+MOST_CELLS = (
+    1 << 16
+)  # of the noise: a second; rounding costs each a few units, and the margin pays for millions
 _REST = 2.0**-40  # probability that laws leave out at their ends, in floats
 _POINTS = 64  # frequencies at which estimators look in 1 / s of them, or all if these are fewer
 
@@ -46,7 +48,13 @@ class HeldReporting(IntegerSteps, Law):
     `reported_share` divides pi by the q of `sampling`: `hold`, or `KeepAll`, whose q is 1, for a `HeldLaw`.
     """
 
-    def __init__(self, hold: SampleAndHold, privacy: Privacy, every: int = 1, sampling: Sampling | None = None) -> None:
+    def __init__(
+        self,
+        hold: SampleAndHold,
+        privacy: Privacy,
+        every: int = 1,
+        sampling: Sampling | None = None,
+    ) -> None:
         super().__init__(privacy)
         self.hold, self.sampling = hold, sampling or hold
         self.per_key, self.every = privacy, every

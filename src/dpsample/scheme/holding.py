@@ -64,7 +64,9 @@ class SampleAndHold(Sampling):
     @cached_property
     def log_passed(self) -> float:
         """The logarithm of 1 - s."""
-        return math.log1p(-float(self.s)) if self.s < Fraction(1, 2) else math.log(float(1 - self.s))
+        return (
+            math.log1p(-float(self.s)) if self.s < Fraction(1, 2) else math.log(float(1 - self.s))
+        )
 
     def __repr__(self) -> str:
         return f"SampleAndHold(tau={text(self.tau)!r})"
@@ -98,5 +100,7 @@ class SampleAndHold(Sampling):
         x = context.multiply(Decimal(-frequency), context.ln(passed))
         if x > bits:  # exp(-bits) < 2**-bits
             return one - 1, one
-        absent = int(context.multiply(context.exp(context.minus(x)), Decimal(one)))  # within one unit
+        absent = int(
+            context.multiply(context.exp(context.minus(x)), Decimal(one))
+        )  # within one unit
         return max(0, one - absent - 2), min(one, one - absent + 1)

@@ -60,7 +60,9 @@ class IntegerLaw:
         return Fraction(self.cuts[-1], 1 << self.bits)
 
 
-def integer_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int | None = None) -> IntegerLaw:
+def integer_law(
+    frequency: int, sampling: Sampling, privacy: PerKey, grid: int | None = None
+) -> IntegerLaw:
     """Return the integer law of one frequency; it costs the same at any frequency.
 
     >>> from dpsample import KeepAll, Privacy
@@ -71,15 +73,21 @@ def integer_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int |
     return next(integer_laws(frequency, sampling, privacy, grid))
 
 
-def integer_laws(first: int, sampling: Sampling, privacy: PerKey, grid: int | None = None) -> Iterator[IntegerLaw]:
+def integer_laws(
+    first: int, sampling: Sampling, privacy: PerKey, grid: int | None = None
+) -> Iterator[IntegerLaw]:
     """Yield the integer laws of consecutive frequencies from `first` on; each costs only one step."""
     if isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1:
-        raise InvalidValue("the frequency of a sampled key must be an integer of at least 1", "count its elements")
+        raise InvalidValue(
+            "the frequency of a sampled key must be an integer of at least 1", "count its elements"
+        )
     first = int(first)
     grid = chosen_grid(grid, privacy, first, sampling)
     reporting = Reporting.of(sampling, privacy)
     if not isinstance(reporting, Reporting):
-        yield from (IntegerLaw(i, 1, reporting.bits, reporting.integer_tails(i)) for i in count(first))
+        yield from (
+            IntegerLaw(i, 1, reporting.bits, reporting.integer_tails(i)) for i in count(first)
+        )
         return
     window = support_length(privacy)
     while True:

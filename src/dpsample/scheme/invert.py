@@ -32,7 +32,9 @@ def locate(frequencies: Ints, v: Floats, reporting: Law, grid: int) -> tuple[Int
     return reporting.locate(frequencies, v, grid)
 
 
-def locate_by_tail_map(frequencies: Ints, v: Floats, reporting: "Reporting", grid: int) -> tuple[Ints, Floats, Floats]:
+def locate_by_tail_map(
+    frequencies: Ints, v: Floats, reporting: "Reporting", grid: int
+) -> tuple[Ints, Floats, Floats]:
     """As `locate`, for tokens that follow from pi."""
     window = support_length(reporting.privacy) + 32
     size = max(_LEAST, _BLOCK // window)
@@ -46,7 +48,9 @@ def locate_by_tail_map(frequencies: Ints, v: Floats, reporting: "Reporting", gri
     return cells, above, upto
 
 
-def _locate(i: Ints, v: Floats, reporting: "Reporting", grid: int, window: int) -> tuple[Ints, Floats, Floats]:
+def _locate(
+    i: Ints, v: Floats, reporting: "Reporting", grid: int, window: int
+) -> tuple[Ints, Floats, Floats]:
     """Return the token whose boundaries enclose v at frequency i, and these, if it is at most `window` rows old."""
     rows_before = np.arange(window, -1, -1, dtype=np.int64)[:, None]
     rows = np.maximum(i - rows_before, 0)

@@ -27,7 +27,9 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling
 if TYPE_CHECKING:
     from dpsample.scheme.per_key import PerKey
 
-ROWS_AT_ONCE = 1 << 15  # boundaries times frequencies that are advanced at once: what fits a core's cache
+ROWS_AT_ONCE = (
+    1 << 15
+)  # boundaries times frequencies that are advanced at once: what fits a core's cache
 _LARGEST_EXPONENT = 64.0  # epsilon counts up to here in floats: exp of it is far from overflow, and nothing is private
 
 
@@ -71,7 +73,9 @@ class Law(ABC):
     one: int
     delta: int  # the step from 0
     binding: Ints  # the frequencies at which privacy binds
-    bell_shaped: bool = False  # whether noise has another shape at each frequency, where pi is small
+    bell_shaped: bool = (
+        False  # whether noise has another shape at each frequency, where pi is small
+    )
 
     @abstractmethod
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:
@@ -148,7 +152,9 @@ def steps_to_one(privacy: "PerKey") -> float:
     if not isinstance(privacy, Privacy):
         return privacy.steps
     epsilon, delta = min(float(privacy.epsilon), _LARGEST_EXPONENT), float(privacy.delta)
-    return math.log1p(math.expm1(epsilon) * (1 - delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
+    return (
+        math.log1p(math.expm1(epsilon) * (1 - delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
+    )
 
 
 def support_length(privacy: "PerKey") -> int:

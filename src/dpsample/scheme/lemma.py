@@ -43,7 +43,9 @@ def _reaches_one(reporting: Reporting, n: int) -> bool:
         power = power * power >> bits
         if digit == "1":
             power = power * reporting.E >> bits
-    return power * reporting.delta >= one * reporting.delta + 2 * (reporting.E - one) * reporting.one
+    return (
+        power * reporting.delta >= one * reporting.delta + 2 * (reporting.E - one) * reporting.one
+    )
 
 
 def delta_bound(reporting: Reporting, grid: int) -> int | None:
@@ -61,7 +63,9 @@ def delta_bound(reporting: Reporting, grid: int) -> int | None:
     return reporting.delta + tokens * (3 + 2 * ratio) + (ratio + 1) * (MAX_WIDTH + 5)
 
 
-def check_steps(reporting: Law, largest: int, private_step: Callable[[int, int], bool] | None = None) -> int:
+def check_steps(
+    reporting: Law, largest: int, private_step: Callable[[int, int], bool] | None = None
+) -> int:
     """Check that pi takes private steps only, up to a frequency; return how many comparisons that took.
 
     `private_step` says whether a step from one pi to another is; by default, whether `advance` allows it.

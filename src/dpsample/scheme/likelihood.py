@@ -20,12 +20,18 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.token_columns import exceedances, supports
 from dpsample.scheme.tokens import check_grid, first_frequency, support_length
 
-_BLOCK = 1 << 20  # rows times tokens at once: large, since each block walks through the supports anew
+_BLOCK = (
+    1 << 20
+)  # rows times tokens at once: large, since each block walks through the supports anew
 _LEAST = 128  # tokens at once, likewise
-_TIE = 1e-9  # relative: what is closer is equal, so that no result depends on one machine's rounding
+_TIE = (
+    1e-9  # relative: what is closer is equal, so that no result depends on one machine's rounding
+)
 
 
-def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1) -> Ints:
+def likeliest_frequencies(
+    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1
+) -> Ints:
     """Return the frequency i at which each token, in units of 1/grid, has its largest probability; of equal ones, the
     lowest.
 
@@ -36,7 +42,9 @@ def likeliest_frequencies(cells: ArrayLike, sampling: Sampling, privacy: PerKey,
     array([        14, 1000000013])
     """
     reporting = Reporting.of(sampling, privacy)
-    if isinstance(reporting, HeldReporting) and reporting.every == 1:  # one law, shifted, that falls beyond the noise
+    if (
+        isinstance(reporting, HeldReporting) and reporting.every == 1
+    ):  # one law, shifted, that falls beyond the noise
         mass = np.diff(reporting.phi(np.arange(reporting.cells + 2)))
         gaps = np.arange(len(mass))
         shift = int(_likeliest(gaps[None], mass[None])[0])
@@ -144,7 +152,12 @@ def _first_reached(reached: Callable[[Ints], Any], last: Ints) -> Ints:
 
 
 def _by_token(
-    cells: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int, of: Callable[[Ints, Law], Ints], k: int
+    cells: ArrayLike,
+    sampling: Sampling,
+    privacy: PerKey,
+    grid: int,
+    of: Callable[[Ints, Law], Ints],
+    k: int,
 ) -> Ints:
     """Return the k frequencies [k, ...] that follow from each token; tokens that are shifts are computed once."""
     distinct, back = np.unique(as_frequencies(cells), return_inverse=True)

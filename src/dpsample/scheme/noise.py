@@ -142,7 +142,12 @@ class KeyNoise(PerKeyMethod):
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form: hexadecimal integers, and the offset if there is one."""
         offset = {"offset": self.offset} if self.offset else {}
-        return {"method": self.name, "cells": self.cells, "half": [f"{n:x}" for n in self.half], **offset}
+        return {
+            "method": self.name,
+            "cells": self.cells,
+            "half": [f"{n:x}" for n in self.half],
+            **offset,
+        }
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "KeyNoise":
@@ -153,7 +158,9 @@ class KeyNoise(PerKeyMethod):
         return hash((self.cells, self.half[0], self.half[-1], self.offset))
 
     def __str__(self) -> str:
-        return f"bounded noise of {self.cells:,} cells" + (f" with offset {self.offset}" if self.offset else "")
+        return f"bounded noise of {self.cells:,} cells" + (
+            f" with offset {self.offset}" if self.offset else ""
+        )
 
 
 class NoiseReporting(Law):
@@ -162,7 +169,8 @@ class NoiseReporting(Law):
     def __init__(self, sampling: Sampling, noise: KeyNoise) -> None:
         if not isinstance(sampling, KeepAll):
             raise InvalidValue(
-                f"bounded noise is for all keys, not for {sampling}", "choose another method for samples"
+                f"bounded noise is for all keys, not for {sampling}",
+                "choose another method for samples",
             )
         self.sampling, self.per_key, self.noise = sampling, noise, noise
         self.bits, self.one, self.delta = BITS, 1 << BITS, noise.half[0]

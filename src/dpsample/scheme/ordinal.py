@@ -15,7 +15,9 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tokens import TokenLaw, chosen_grid, token_laws
 
 
-def concordance(i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> Floats:
+def concordance(
+    i: ArrayLike, j: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None
+) -> Floats:
     """Return the probability that keys of frequencies i and j are ordered as their frequencies are.
 
     ``sum over x of P_i(x) (P_j(below x) + P_j(x) / 2)`` for i > j; one half for i = j.
@@ -89,7 +91,9 @@ def _concordance(high: TokenLaw, low: TokenLaw) -> float:
     return float(if_reported + neither_reported)
 
 
-def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None) -> float:
+def kendall_tau(
+    frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, grid: int | None = None
+) -> float:
     """Return the expected Kendall rank correlation between keys' frequencies and their tokens.
 
     ``2 C - 1`` with C the mean concordance over all pairs of keys of different frequency. It costs one token law for
@@ -104,8 +108,13 @@ def kendall_tau(frequencies: ArrayLike, sampling: Sampling, privacy: Privacy, gr
         raise InvalidValue("a rank correlation needs two different frequencies", "add keys")
     grid = chosen_grid(grid, privacy, sampling=sampling)
     concordant = pairs = 0.0
-    seen = absent = below = 0.0  # keys so far; of these, expected: not reported, with a token under the window's base
-    base, window = 0, np.zeros(0)  # expected number of keys so far with each token base, base + 1, ...
+    seen = absent = below = (
+        0.0  # keys so far; of these, expected: not reported, with a token under the window's base
+    )
+    base, window = (
+        0,
+        np.zeros(0),
+    )  # expected number of keys so far with each token base, base + 1, ...
     for law, n in zip(token_laws(distinct, sampling, privacy, grid), keys.tolist(), strict=True):
         if law.cells.size:
             # no key of a larger frequency has a token under this one's lowest: the window moves up to it

@@ -14,7 +14,10 @@ from dpsample.scheme.custom import CustomSampling
 # where a function is compared with that of a file: small frequencies, and all powers of two
 HASHED = (*range(1, 257), *(1 << n for n in range(9, 63)), MAX_FREQUENCY)
 # where it is checked: all frequencies up to 10,000, and from there on 16 between each two powers of two
-CHECKED = (*range(1, 10_001), *sorted({(16 + k) << n for n in range(9, 59) for k in range(16)} - {*range(10_001)}))
+CHECKED = (
+    *range(1, 10_001),
+    *sorted({(16 + k) << n for n in range(9, 59) for k in range(16)} - {*range(10_001)}),
+)
 CHECKED = (*CHECKED, MAX_FREQUENCY)
 
 
@@ -86,14 +89,18 @@ def register_sampling(name: str, function: Callable[[int], Number]) -> Registere
     """
     if not isinstance(name, str) or not name or not name.isprintable():
         raise InvalidValue(
-            f"a sampling scheme is registered by a name, not {name!r}", "give one, such as 'org/my-scheme'"
+            f"a sampling scheme is registered by a name, not {name!r}",
+            "give one, such as 'org/my-scheme'",
         )
     if not callable(function):
-        raise InvalidValue(f"a sampling scheme is registered with a function, not {type(function).__name__}")
+        raise InvalidValue(
+            f"a sampling scheme is registered with a function, not {type(function).__name__}"
+        )
     made = RegisteredSampling(name, function)
     if _registered.setdefault(name, made).sha256 != made.sha256:
         raise InvalidValue(
-            f"another function has the name {name!r}: a name stands for one sampling scheme", "choose another name"
+            f"another function has the name {name!r}: a name stands for one sampling scheme",
+            "choose another name",
         )
     return _registered[name]
 
@@ -103,7 +110,8 @@ def registered(form: dict[str, Any]) -> RegisteredSampling:
     fields = {name: form.get(name) for name in form if name != "scheme"}
     if fields.keys() != {"function", "sha256"} or not isinstance(fields["function"], str):
         raise InvalidValue(
-            "the JSON form of a registered scheme must have its function and sha256 alone", "write it with to_json"
+            "the JSON form of a registered scheme must have its function and sha256 alone",
+            "write it with to_json",
         )
     made = _registered.get(fields["function"])
     if made is None or made.sha256 != fields["sha256"]:

@@ -32,7 +32,9 @@ MARGIN = Fraction(1, 1 << 30)  # of r, for the rounding of q
 MOST_STEPS = 1 << 20
 _PRECISION = 192
 _MOST_ORDER = 10**15  # beyond, that many bits tell no steps apart
-LONGEST_STEP = 64.0  # in logits: the next coin is sought within it; a step this long is as good as certain
+LONGEST_STEP = (
+    64.0  # in logits: the next coin is sought within it; a step this long is as good as certain
+)
 _LOOKED_AT = 33  # logits at which the number of steps is estimated: it is a smooth integral
 _TINY = 1e-300  # keeps ratios defined
 
@@ -90,7 +92,11 @@ class RenyiSteps(PerKeyMethod):
         return moment_limit(self.order, self.divergence * (1 - MARGIN))
 
     def __reduce__(self) -> tuple[type["RenyiSteps"], tuple[Fraction, Fraction, Fraction]]:
-        return RenyiSteps, (self.order, self.divergence, self.delta)  # balls, which are computed, cannot be sent
+        return RenyiSteps, (
+            self.order,
+            self.divergence,
+            self.delta,
+        )  # balls, which are computed, cannot be sent
 
     def claim(self, sampling: Sampling) -> str:  # noqa: D102
         return f"{self}, outside of a probability of {float(self.delta):.3g}, for {sampling}"
@@ -294,7 +300,9 @@ def steps_to_half(order: Any, divergence: Any, delta: Any) -> Floats:
     return np.where(logits < 0, np.inf, steps)
 
 
-def _diverging_from(before: Floats, order: Floats | float, divergence: Floats | float) -> Callable[[Floats], Any]:
+def _diverging_from(
+    before: Floats, order: Floats | float, divergence: Floats | float
+) -> Callable[[Floats], Any]:
     """Return whether a coin diverges from these by more than this, in floats; coins are given by their logits."""
     log_q = -np.logaddexp(0, -before)
     log_q_not = -np.logaddexp(0, before)

@@ -81,7 +81,9 @@ class Reporting(IntegerSteps, Law):
         self.growth = math.expm1(epsilon)  # E - 1
         self.shrinkage = -math.expm1(-epsilon)  # 1 - 1/E
         # x / E is computed as stay * x - rate * x: the rounding of 1/E would add up where there are many rows
-        self.stay, self.rate = (1.0, self.shrinkage) if self.growth < 1 else (0.0, -math.exp(-epsilon))
+        self.stay, self.rate = (
+            (1.0, self.shrinkage) if self.growth < 1 else (0.0, -math.exp(-epsilon))
+        )
         self._find_binding()
 
     def _find_binding(self) -> None:
@@ -95,7 +97,9 @@ class Reporting(IntegerSteps, Law):
         binding = set(self._bound)
         self.binding: Ints = np.array(sorted(binding), np.int64)
         end = self.sampling.largest
-        self.delicate: Ints = np.array(sorted({*candidates, *binding, *(i + 1 for i in binding if i < end)}), np.int64)
+        self.delicate: Ints = np.array(
+            sorted({*candidates, *binding, *(i + 1 for i in binding if i < end)}), np.int64
+        )
         self._tabulate()
 
     @classmethod

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from dpsample.scheme.law import Law
 
 MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
-MOST_AT_LEAST = 1 << 50  # so that all tokens around it are floats, and fit an int64 in units of 1/grid
+MOST_AT_LEAST = (
+    1 << 50
+)  # so that all tokens around it are floats, and fit an int64 in units of 1/grid
 MAX_SEED = 200  # characters
 MAX_WIDTH = 16  # units that the bounds of q are apart, at most; a certificate rests on it
 _ULP = 2.0**-53
-_LIBRARY_ERROR = 8 * _ULP  # of numpy's exp, expm1 and power; documented below 4 units in the last place
+_LIBRARY_ERROR = (
+    8 * _ULP
+)  # of numpy's exp, expm1 and power; documented below 4 units in the last place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -52,7 +56,8 @@ count the elements of each key, or convert whole numbers with .astype('int64')
         return _long_integers(array)
     if array.dtype.kind not in "iu":
         raise _not_frequencies(
-            f"values of type {array.dtype}", f"{_COUNT}, or convert whole numbers with .astype('int64')"
+            f"values of type {array.dtype}",
+            f"{_COUNT}, or convert whole numbers with .astype('int64')",
         )
     if array.dtype.kind == "i" and array.min() < 0:
         raise _not_frequencies(*_NEGATIVE)
@@ -64,7 +69,9 @@ count the elements of each key, or convert whole numbers with .astype('int64')
 def _long_integers(array: NDArray[Any]) -> Ints:
     """Integers of which some do not fit 64 bits with a sign; numpy keeps these as objects."""
     if not all(isinstance(v, int) and not isinstance(v, bool) for v in array.flat):
-        raise _not_frequencies("values of type object", f"{_COUNT}, or convert whole numbers with .astype('int64')")
+        raise _not_frequencies(
+            "values of type object", f"{_COUNT}, or convert whole numbers with .astype('int64')"
+        )
     if any(v > MAX_FREQUENCY for v in array.flat):
         raise _not_frequencies(*_TOO_LARGE)
     if any(v < 0 for v in array.flat):
@@ -92,7 +99,9 @@ class Sampling(ABC):
     """
 
     name: ClassVar[str]
-    seed: str | None = None  # of a coordinated sample, over which q is a probability; else secret coins sample keys
+    seed: str | None = (
+        None  # of a coordinated sample, over which q is a probability; else secret coins sample keys
+    )
 
     @property
     def largest(self) -> int:
@@ -185,7 +194,8 @@ class KeepAll(Sampling):
         n = self.at_least
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_LEAST:
             raise InvalidValue(
-                f"`at_least` must be a whole number from 1 to 2**50, not {n!r}", "give the least frequency of the keys"
+                f"`at_least` must be a whole number from 1 to 2**50, not {n!r}",
+                "give the least frequency of the keys",
             )
 
     @property
@@ -224,7 +234,9 @@ class _ByWeight(Sampling):
     cap: int | None
     seed: str | None
 
-    def __init__(self, tau: Number, power: Number = 1, cap: int | None = None, seed: str | None = None) -> None:
+    def __init__(
+        self, tau: Number, power: Number = 1, cap: int | None = None, seed: str | None = None
+    ) -> None:
         tau, power = exact(tau, "tau"), exact(power, "power")
         if tau <= 0:
             raise InvalidValue(
@@ -240,9 +252,15 @@ class _ByWeight(Sampling):
             raise InvalidValue(
                 f"power must be at most {MAX_POWER}, not {text(power)}: floats are too far from certified integers"
             )
-        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= MAX_FREQUENCY):
-            raise InvalidValue(f"cap must be an integer from 1 to 2**63 - 1, or None, not {cap!r}", "leave it out")
-        if seed is not None and (not isinstance(seed, str) or not 1 <= len(seed) <= MAX_SEED or not seed.isprintable()):
+        if cap is not None and (
+            isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= MAX_FREQUENCY
+        ):
+            raise InvalidValue(
+                f"cap must be an integer from 1 to 2**63 - 1, or None, not {cap!r}", "leave it out"
+            )
+        if seed is not None and (
+            not isinstance(seed, str) or not 1 <= len(seed) <= MAX_SEED or not seed.isprintable()
+        ):
             raise InvalidValue(
                 f"seed must be public text of up to {MAX_SEED} characters, which the release states",
                 'give one, such as `seed="2026 public"`, or leave it out for secret coins',
@@ -263,7 +281,11 @@ class _ByWeight(Sampling):
         return f"{type(self).__name__}({shown})"
 
     def to_json(self) -> dict[str, Any]:
-        form: dict[str, Any] = {"scheme": self.name, "tau": text(self.tau), "power": text(self.power)}
+        form: dict[str, Any] = {
+            "scheme": self.name,
+            "tau": text(self.tau),
+            "power": text(self.power),
+        }
         optional = {"cap": self.cap, "seed": self.seed}
         return form | {name: value for name, value in optional.items() if value is not None}
 
@@ -274,14 +296,18 @@ class _ByWeight(Sampling):
         if self.power == 1:
             return np.multiply(w, factor * float(self.tau), dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
-            x: Floats = np.power(w, float(self.power), dtype=np.float64) * (factor * float(self.tau))
+            x: Floats = np.power(w, float(self.power), dtype=np.float64) * (
+                factor * float(self.tau)
+            )
         return np.where(i == 0, 0.0, x)
 
     @property
     def _x_error(self) -> float:
         """Relative: conversions and products, power's own, and the rounding of a power such as 0.1."""
         inexact = Fraction(float(self.power)) != self.power
-        return (6 + 2 * float(self.power) + (90 * float(self.power) if inexact else 0)) * _ULP + _LIBRARY_ERROR
+        return (
+            6 + 2 * float(self.power) + (90 * float(self.power) if inexact else 0)
+        ) * _ULP + _LIBRARY_ERROR
 
     def _x_real(self, frequency: int, bits: int) -> Decimal:
         """The real x, with an error far below 2**-bits as long as x < bits."""
@@ -290,7 +316,9 @@ class _ByWeight(Sampling):
         if self.power.denominator == 1:
             weight = Decimal(i ** int(self.power))
         else:
-            weight = context.exp(context.multiply(decimal_of(self.power, context), context.ln(Decimal(i))))
+            weight = context.exp(
+                context.multiply(decimal_of(self.power, context), context.ln(Decimal(i)))
+            )
         return context.multiply(decimal_of(self.tau, context), weight)
 
 
@@ -328,7 +356,9 @@ class Ppswor(_ByWeight):
         if x > bits:  # exp(-bits) < 2**-bits
             return one - 1, one
         context = decimal_context(bits)
-        absent = int(context.multiply(context.exp(context.minus(x)), Decimal(one)))  # within one unit
+        absent = int(
+            context.multiply(context.exp(context.minus(x)), Decimal(one))
+        )  # within one unit
         return max(0, one - absent - 2), min(one, one - absent + 1)
 
 
@@ -349,7 +379,9 @@ class Priority(_ByWeight):
         absent = np.asarray(np.clip(1.0 - x, 0.0, 1.0))
         if toward_privacy:
             absent = np.minimum(absent * (1 + 2**5 * self._x_error + 4 * _ULP), 1.0)
-        close = np.abs(1.0 - x) < 2.0**-5  # where 1 - x cancels: exactly, once for each distinct frequency
+        close = (
+            np.abs(1.0 - x) < 2.0**-5
+        )  # where 1 - x cancels: exactly, once for each distinct frequency
         if close.any():
             i, back = np.unique(as_frequencies(frequencies)[close], return_inverse=True)
             above = 1 + 4 * _ULP if toward_privacy else 1.0

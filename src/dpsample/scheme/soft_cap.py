@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, Number, exact, text
-from dpsample.scheme.sampling import Floats, Ppswor, Sampling, as_frequencies, decimal_context, decimal_of
+from dpsample.scheme.sampling import (
+    Floats,
+    Ppswor,
+    Sampling,
+    as_frequencies,
+    decimal_context,
+    decimal_of,
+)
 
 _ULP = 2.0**-53
 
@@ -35,7 +42,10 @@ class SoftCap(Sampling):
     def __init__(self, tau: Number, cap: int) -> None:
         plain = Ppswor(tau, cap=cap)  # checks both
         if plain.cap is None:
-            raise InvalidValue("a soft cap must have a cap, an integer from 1 to 2**63 - 1", "use Ppswor without one")
+            raise InvalidValue(
+                "a soft cap must have a cap, an integer from 1 to 2**63 - 1",
+                "use Ppswor without one",
+            )
         object.__setattr__(self, "tau", exact(tau, "tau"))
         object.__setattr__(self, "cap", cap)
 
@@ -51,7 +61,9 @@ class SoftCap(Sampling):
 
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
         below = 1 - 4 * _ULP if toward_privacy else 1.0
-        return self.picks.q(frequencies, toward_privacy=toward_privacy) * (float(self.share) * below)
+        return self.picks.q(frequencies, toward_privacy=toward_privacy) * (
+            float(self.share) * below
+        )
 
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
         absent = self.picks.complement(frequencies, toward_privacy=toward_privacy)

@@ -35,7 +35,9 @@ def rows(frequencies: Ints, reporting: "Reporting", grid: int) -> tuple[Floats, 
     window = support_length(reporting.per_key)
     while True:
         above, gap = _row_tails(frequencies, reporting, grid, window)
-        if not gap[-1].any():  # the oldest boundary has reached pi everywhere, so all older ones have
+        if not gap[
+            -1
+        ].any():  # the oldest boundary has reached pi everywhere, so all older ones have
             return above, gap
         window *= 2
 
@@ -58,7 +60,9 @@ def advance(S: Floats, reporting: "Reporting", pi: Floats, d: Floats) -> Floats:
     return np.minimum(np.minimum(grown, shrunk), pi)
 
 
-def _row_tails(frequencies: Ints, reporting: "Reporting", grid: int, window: int) -> tuple[Floats, Floats]:
+def _row_tails(
+    frequencies: Ints, reporting: "Reporting", grid: int, window: int
+) -> tuple[Floats, Floats]:
     """S and gap at the boundaries x = frequency - k/grid: arrays of shape (k, frequency)."""
     delta, E = float(reporting.privacy.delta), reporting.growth + 1
     grow, rate = reporting.growth, reporting.rate

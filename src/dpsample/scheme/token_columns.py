@@ -40,7 +40,9 @@ class Columns:
         return Columns(self.mass[:rows, place], self.above[:rows, place])
 
 
-def consecutive_supports(reporting: Law, grid: int, last: int) -> Iterator[tuple[int, Floats, Floats]]:
+def consecutive_supports(
+    reporting: Law, grid: int, last: int
+) -> Iterator[tuple[int, Floats, Floats]]:
     """Yield for each token, from 1 to `last` units of 1/grid, its first frequency and two arrays: from there on, its
     probability at each one, and this as a multiple of the probability of all tokens above it (0 if there is none).
     """

@@ -56,7 +56,11 @@ def default_grid(privacy: PerKey) -> int:
     >>> [default_grid(Privacy(epsilon, 1e-6)) for epsilon in (0.01, 0.1, 0.5, 1, 2)]
     [1, 2, 8, 16, 32]
     """
-    return min(1 << (math.ceil(16 * privacy.epsilon) - 1).bit_length(), 64) if isinstance(privacy, Privacy) else 1
+    return (
+        min(1 << (math.ceil(16 * privacy.epsilon) - 1).bit_length(), 64)
+        if isinstance(privacy, Privacy)
+        else 1
+    )
 
 
 def check_grid(grid: int, largest: int = 1) -> int:
@@ -71,15 +75,22 @@ def check_grid(grid: int, largest: int = 1) -> int:
             "leave it out for one that fits epsilon",
         )
     if largest > MAX_FREQUENCY // int(grid):
-        raise InvalidValue(f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}", "use `grid=1`")
+        raise InvalidValue(
+            f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}",
+            "use `grid=1`",
+        )
     return int(grid)
 
 
-def chosen_grid(grid: int | None, privacy: PerKey, largest: int = 1, sampling: Sampling | None = None) -> int:
+def chosen_grid(
+    grid: int | None, privacy: PerKey, largest: int = 1, sampling: Sampling | None = None
+) -> int:
     """Return the grid, checked; the default one if there is none. Bounded noise has whole tokens."""
     whole = isinstance(sampling, SampleAndHold) or not isinstance(privacy, Privacy)
     if grid not in (None, 1) and whole:
-        raise InvalidValue(f"bounded noise has whole tokens, not those of grid {grid!r}", "leave the grid out")
+        raise InvalidValue(
+            f"bounded noise has whole tokens, not those of grid {grid!r}", "leave the grid out"
+        )
     if grid is None:
         grid = 1 if whole else default_grid(privacy)
     return check_grid(grid, largest)
@@ -103,7 +114,9 @@ def token_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int = 1
     return next(token_laws([frequency], sampling, privacy, grid))
 
 
-def token_laws(frequencies: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1) -> Iterator[TokenLaw]:
+def token_laws(
+    frequencies: ArrayLike, sampling: Sampling, privacy: PerKey, grid: int = 1
+) -> Iterator[TokenLaw]:
     """Yield the laws of many frequencies, in the order given; best if they are distinct.
 
     They are computed a block at a time, without the rows in between, so memory depends neither on how many

@@ -24,7 +24,15 @@ from dpsample.comparison.accuracy import Errors, check_frequency_itself
 from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.privacy import Privacy
-from dpsample.scheme.sampling import Floats, Ints, KeepAll, Ppswor, Priority, Sampling, as_frequencies
+from dpsample.scheme.sampling import (
+    Floats,
+    Ints,
+    KeepAll,
+    Ppswor,
+    Priority,
+    Sampling,
+    as_frequencies,
+)
 
 _AT_ONCE = 1 << 13  # frequencies in one quadrature: their nodes take 8 MB
 # The quadrature of the sampling variance has an error of about 1e-13: its integrand is smooth over a panel, and what is
@@ -55,7 +63,9 @@ class StabilityHistogram:
 
     def __post_init__(self) -> None:
         sampling = self.sampling
-        by_frequency = isinstance(sampling, Ppswor | Priority) and sampling.power == 1 and sampling.cap is None
+        by_frequency = (
+            isinstance(sampling, Ppswor | Priority) and sampling.power == 1 and sampling.cap is None
+        )
         if not by_frequency and sampling != KeepAll():
             raise InvalidValue(
                 f"sampled SbH is stated for KeepAll, Ppswor and Priority by the frequency, not for {sampling!r}",
@@ -144,7 +154,9 @@ class StabilityHistogram:
         bias, noise_variance = self._errors_of_noise(truth)
         variance = noise_variance + self._sampling_variance(truth)
         exists = i > 0
-        return Errors(i, truth, self.reported(i), np.where(exists, bias, 0), np.where(exists, variance, 0))
+        return Errors(
+            i, truth, self.reported(i), np.where(exists, bias, 0), np.where(exists, variance, 0)
+        )
 
     def _errors_of_noise(self, i: Floats) -> tuple[Floats, Floats]:
         """The bias and the variance without sampling, of j where it reaches T and 0 elsewhere."""

@@ -55,11 +55,13 @@ class SampleAndThreshold:
     def __post_init__(self) -> None:
         if not 0 < self.rate <= _LARGEST_RATE:
             raise InvalidValue(
-                f"the rate must be above 0 and at most {_LARGEST_RATE}, not {self.rate!r}", "choose it with for_privacy"
+                f"the rate must be above 0 and at most {_LARGEST_RATE}, not {self.rate!r}",
+                "choose it with for_privacy",
             )
         if self.threshold < 1:
             raise InvalidValue(
-                f"the threshold must be at least 1, not {self.threshold!r}", "choose it with for_privacy"
+                f"the threshold must be at least 1, not {self.threshold!r}",
+                "choose it with for_privacy",
             )
 
     @classmethod
@@ -71,7 +73,8 @@ class SampleAndThreshold:
         """
         if privacy.delta < _SMALLEST_DELTA:
             raise InvalidValue(
-                f"delta must be at least {_SMALLEST_DELTA}, not {text(privacy.delta)}", "choose a larger one"
+                f"delta must be at least {_SMALLEST_DELTA}, not {text(privacy.delta)}",
+                "choose a larger one",
             )
         epsilon, delta = float(privacy.epsilon), float(privacy.delta)
 
@@ -81,7 +84,9 @@ class SampleAndThreshold:
         def keeps_nearby(method: SampleAndThreshold) -> bool:
             return _rounded_up(method._largest_nearby(epsilon, delta)) <= delta
 
-        method = _chosen(epsilon, keeps_nearby)  # nearly always right, and far faster with a small epsilon
+        method = _chosen(
+            epsilon, keeps_nearby
+        )  # nearly always right, and far faster with a small epsilon
         return method if keeps(method) else _chosen(epsilon, keeps)
 
     def delta(self, epsilon: Number) -> float:
@@ -173,7 +178,9 @@ class SampleAndThreshold:
         for start in range(0, len(i), at_once):
             parts.append(self._moments(i[start : start + at_once], width))
         reported, bias, variance = np.concatenate(parts, axis=1)
-        return Errors(i[back], i[back].astype(np.float64), reported[back], bias[back], variance[back])
+        return Errors(
+            i[back], i[back].astype(np.float64), reported[back], bias[back], variance[back]
+        )
 
     def _counts_that_matter(self) -> int:
         """The numbers of kept elements that are summed over, from 0 on, for frequencies below threshold / rate.

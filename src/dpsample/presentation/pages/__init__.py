@@ -14,4 +14,14 @@ from dpsample.presentation.pages.document import Document, figure, policy
 from dpsample.presentation.pages.front_end import chart_library
 from dpsample.presentation.pages.markup import Markup, join, rows, table, tag
 
-__all__ = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
+__all__ = [
+    "Document",
+    "Markup",
+    "chart_library",
+    "figure",
+    "join",
+    "policy",
+    "rows",
+    "table",
+    "tag",
+]

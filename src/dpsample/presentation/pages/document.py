@@ -114,5 +114,8 @@ def _own(name: str) -> str:
 @lru_cache
 def _colors() -> str:
     """The colours of charts as variables: on the screen by what the reader prefers, on paper always light."""
-    light, dark = (" ".join(f"--{name}: {value};" for name, value in page_colors(d).items()) for d in (False, True))
+    light, dark = (
+        " ".join(f"--{name}: {value};" for name, value in page_colors(d).items())
+        for d in (False, True)
+    )
     return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"

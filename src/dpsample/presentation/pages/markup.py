@@ -19,16 +19,26 @@ def tag(name: str, /, *content: object, **attributes: object) -> Markup:
     >>> tag("p", "a < b ", tag("b", "& c"), class_="note", hidden=True, title=None)
     '<p class="note" hidden>a &lt; b <b>&amp; c</b></p>'
     """
-    written = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
-    return Markup(f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{join(content)}</{name}>")
+    written = "".join(
+        _attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()
+    )
+    return Markup(
+        f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{join(content)}</{name}>"
+    )
 
 
 def join(content: Iterable[object], between: str = "") -> Markup:
     """Concatenate elements and texts."""
-    return Markup(between.join(part if isinstance(part, Markup) else html.escape(str(part)) for part in content))
+    return Markup(
+        between.join(
+            part if isinstance(part, Markup) else html.escape(str(part)) for part in content
+        )
+    )
 
 
-def rows(cells: Iterable[Sequence[object]], numbers: Sequence[bool] = (), cell: str = "td") -> Markup:
+def rows(
+    cells: Iterable[Sequence[object]], numbers: Sequence[bool] = (), cell: str = "td"
+) -> Markup:
     """Make rows of a table; the first cell of each is its header, and those of `numbers` are aligned as such."""
     lines = []
     for row in cells:
@@ -36,7 +46,14 @@ def rows(cells: Iterable[Sequence[object]], numbers: Sequence[bool] = (), cell: 
         for n, value in enumerate(row):
             is_number = n < len(numbers) and numbers[n]
             scope = "col" if cell == "th" else "row" if n == 0 else None
-            line.append(tag("th" if scope else "td", value, scope=scope, class_="number" if is_number else None))
+            line.append(
+                tag(
+                    "th" if scope else "td",
+                    value,
+                    scope=scope,
+                    class_="number" if is_number else None,
+                )
+            )
         lines.append(tag("tr", *line))
     return join(lines)
 
@@ -59,7 +76,9 @@ def table(
     bodies = [tag("tbody", rows(cells[:first], numbers))]
     if first is not None and len(cells) > first:
         bodies.append(tag("tbody", rows(cells[first:], numbers), class_="rest"))
-    element = tag("table", tag("caption", caption), tag("thead", rows([names], numbers, "th")), *bodies)
+    element = tag(
+        "table", tag("caption", caption), tag("thead", rows([names], numbers, "th")), *bodies
+    )
     label = html.unescape(caption) if isinstance(caption, Markup) else str(caption)
     return tag("div", element, class_="scroll", role="region", tabindex="0", aria_label=label)
 

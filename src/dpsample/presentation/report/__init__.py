@@ -60,7 +60,9 @@ def check_report(path: PathLike, force: bool = False) -> None:
     So no option makes a report replace a release, whatever its name.
     """
     if not os.fspath(path).lower().endswith(".html"):
-        raise InvalidValue(f"the name of a report must end with .html, not {os.fspath(path)!r}", "rename it")
+        raise InvalidValue(
+            f"the name of a report must end with .html, not {os.fspath(path)!r}", "rename it"
+        )
     check_file(path, force)
 
 
@@ -77,4 +79,6 @@ def make_report(
     """Make the page of a release. `Release.report` describes the arguments."""
     converter()
     stated = {"name": name, "before_name": before_name}
-    return Report(page(content_of(release, statement, top=top, prove=prove, before=before, **stated)))
+    return Report(
+        page(content_of(release, statement, top=top, prove=prove, before=before, **stated))
+    )

@@ -31,15 +31,30 @@ def changed_section(content: Content) -> Markup | None:
     changes = content.changes
     if changes is None:
         return None
-    python = f"before = dpsample.read_release({content.before!r})", "print(dpsample.changes(before, release))"
+    python = (
+        f"before = dpsample.read_release({content.before!r})",
+        "print(dpsample.changes(before, release))",
+    )
     compute = again(content, python, ["changes", content.before, FILE])
     if not len(changes):
-        return join([tag("p", f"None of {changes.tested:,} reported keys is known to have changed."), compute])
+        return join(
+            [
+                tag("p", f"None of {changes.tested:,} reported keys is known to have changed."),
+                compute,
+            ]
+        )
     shown = min(len(changes), _ROWS)
     some = f", of {len(changes):,} that changed" if len(changes) > shown else ""
     title = f"The {shown:,} keys with the largest certain changes{some}"
     names = list(content.release.keys)
-    heads = [*map(printable, names), "before", "after", "change", "", f"{column_name(content)}, before to after"]
+    heads = [
+        *map(printable, names),
+        "before",
+        "after",
+        "change",
+        "",
+        f"{column_name(content)}, before to after",
+    ]
     right = [*(False for _ in names), True, True, True, False, False]
     listed = table(title, heads, list(_rows(changes, names)), right, first=_FIRST)
     of = f"{100 * changes.fdr:g} %"
@@ -94,7 +109,9 @@ def _picture(row: dict[str, Any], scale: _Scale) -> Markup:
     """A ring for before, a dot for after, and the interval of the change as a bar; screen readers have the numbers."""
     before, after = row["before"], row["after"]
     start, end = scale(before or 0.0), scale(after or 0.0)
-    fixed = after if before is None else before  # the change is drawn from a number that was reported
+    fixed = (
+        after if before is None else before
+    )  # the change is drawn from a number that was reported
     low, high = sorted(scale(fixed + change) for change in _ends(row))
 
     line = {"stroke": "currentColor", "stroke_width": "2", "fill": "none", "opacity": "0.55"}

@@ -57,10 +57,14 @@ class Content:
     proof: Proof | PrivacyViolation | None  # None: not run
     detection_threshold: int | None
     top: Estimates | None  # None for keys only, as all that needs numbers
-    counts: list[tuple[int, Estimate]]  # a frequency, and the number of keys of this frequency or more
+    counts: list[
+        tuple[int, Estimate]
+    ]  # a frequency, and the number of keys of this frequency or more
     quantiles: Estimates | None
     curve: Curve
-    sum: Estimate | None  # of all elements, in reported keys and in all keys; None without a total, or of users
+    sum: (
+        Estimate | None
+    )  # of all elements, in reported keys and in all keys; None without a total, or of users
     other: Estimate | None
     listing: Listing
     changes: Changes | None = None  # since an earlier release
@@ -83,11 +87,15 @@ class Content:
 
     def python(self, *calls: str) -> str:
         """Return Python that computes the numbers of a section."""
-        return "\n".join(["import dpsample", "", f"release = dpsample.read_release({self.name!r})", *calls])
+        return "\n".join(
+            ["import dpsample", "", f"release = dpsample.read_release({self.name!r})", *calls]
+        )
 
     def command(self, *words: object) -> str:
         """Return the command that prints the numbers of a section; FILE among the words is the release."""
-        return shlex.join(["dpsample", *(self.name if word is FILE else str(word) for word in words)])
+        return shlex.join(
+            ["dpsample", *(self.name if word is FILE else str(word) for word in words)]
+        )
 
 
 FILE = object()
@@ -107,8 +115,12 @@ def content_of(
     terms, threshold = release.terms, release.terms.detection_threshold
     has_numbers = not terms.keys_only
     has_total = has_numbers and terms.total is not None
-    known_among_others = terms.known is not None and terms.grid is not None  # these have no quantiles and no remainder
-    has_quantiles = has_numbers and len(release) > 0 and threshold is not None and not known_among_others
+    known_among_others = (
+        terms.known is not None and terms.grid is not None
+    )  # these have no quantiles and no remainder
+    has_quantiles = (
+        has_numbers and len(release) > 0 and threshold is not None and not known_among_others
+    )
     listed = _numbers_of(release) if has_numbers and len(release) else None
     return Content(
         statement=statement or Statement(),
@@ -134,7 +146,10 @@ def _numbers_of(release: Release) -> dict[str, Floats]:
     if release.grid is None:
         numbers = release.each_key().numbers
         return {name: numbers[name].to_numpy() for name in columns}
-    return {name: release.table[column].to_numpy().astype(np.float64) for name, column in columns.items()}
+    return {
+        name: release.table[column].to_numpy().astype(np.float64)
+        for name, column in columns.items()
+    }
 
 
 def _file_name(name: str | None, otherwise: str) -> str:
@@ -158,7 +173,10 @@ def _counts(
     detection_threshold = max(detection_threshold, 1)
     largest = max(float(listed["value"].max()), detection_threshold)
     few = release.grid is not None and support_length(release.per_key) > _LONG
-    return [(i, release.count_keys(at_least=i)) for i in round_frequencies(detection_threshold, largest, few)]
+    return [
+        (i, release.count_keys(at_least=i))
+        for i in round_frequencies(detection_threshold, largest, few)
+    ]
 
 
 def round_frequencies(first: int, last: float, few: bool = False) -> list[int]:
@@ -204,7 +222,10 @@ def _listing(release: Release, listed: dict[str, Floats] | None) -> Listing:
 
 def _fitting(columns: dict[str, list[str]], first_of_run: Ints) -> int:
     """Return how many of the keys, whose texts are in these columns, a page can hold; runs share their numbers."""
-    sizes = sum(np.array([len(text.encode()) + _EACH for text in texts], float) for texts in columns.values())
+    sizes = sum(
+        np.array([len(text.encode()) + _EACH for text in texts], float)
+        for texts in columns.values()
+    )
     assert isinstance(sizes, np.ndarray)  # there is a key column
     sizes[first_of_run] += _TOKEN
     all_bytes = np.cumsum(sizes)

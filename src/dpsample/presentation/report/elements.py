@@ -34,7 +34,9 @@ def numbers_of(estimate: Estimate) -> list[str]:
 
 def claims(notes: Iterable[str]) -> list[Markup]:
     """Show notes, without advice on arguments and options: a reader of the page has none to set."""
-    return [tag("p", sentence(claim), class_="quiet") for claim in dict.fromkeys(map(claim_of, notes))]
+    return [
+        tag("p", sentence(claim), class_="quiet") for claim in dict.fromkeys(map(claim_of, notes))
+    ]
 
 
 def key_cells(columns: Sequence[Sequence[str]], row: int) -> list[Markup]:
@@ -55,7 +57,10 @@ def interval_mark(low: float, high: float, middle: int, half: int) -> Markup:
 
 
 def again(
-    content: Content, calls: Sequence[str], words: Sequence[object], command: str = "On the command line"
+    content: Content,
+    calls: Sequence[str],
+    words: Sequence[object],
+    command: str = "On the command line",
 ) -> Markup:
     """Show how to compute the same numbers."""
     return tag(

@@ -20,7 +20,9 @@ def frequencies_section(content: Content) -> Markup | None:
 
 def _numbers_of_keys(content: Content) -> Markup:
     """Return a chart and a table of the number of keys from each frequency on."""
-    keys, each = ("reported keys", "so many users") if content.counted else ("keys", "each frequency")
+    keys, each = (
+        ("reported keys", "so many users") if content.counted else ("keys", "each frequency")
+    )
     title = "Number of keys in the data of this frequency or more, reported or not"
     if content.counted:
         title = "Number of reported keys of so many users or more"
@@ -34,7 +36,11 @@ def _numbers_of_keys(content: Content) -> Markup:
         f"The number falls up to {last:,}. The table below has all points."
     )
     caption = f"Number of {keys} of {each} or more, with 95 % intervals."
-    notes = [f"for some of these numbers, {claim_of(note)}" for _, number in content.counts for note in number.notes]
+    notes = [
+        f"for some of these numbers, {claim_of(note)}"
+        for _, number in content.counts
+        for note in number.notes
+    ]
     frequencies = [frequency for frequency, _ in content.counts]
     calls = [f"for at_least in {frequencies}:", "    print(release.count_keys(at_least=at_least))"]
     return join(

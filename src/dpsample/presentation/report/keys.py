@@ -42,7 +42,10 @@ def top_section(content: Content) -> Markup | None:
     )
     return join(
         [
-            tag("p", f"The estimated {content.terms.kind.estimated} of each key, and the probability that {in_top}."),
+            tag(
+                "p",
+                f"The estimated {content.terms.kind.estimated} of each key, and the probability that {in_top}.",
+            ),
             listed,
             *claims(top.notes),
             again(content, [f"print(release.top({k}))"], ["top", FILE, "-k", k]),
@@ -83,14 +86,20 @@ def search_section(content: Content) -> Markup:
     """Return the search box and its table, which the script fills."""
     listing, release = content.listing, content.release
     if not len(release):
-        return tag("p", "No key was reported. The data may have no key above the detection threshold.")
+        return tag(
+            "p", "No key was reported. The data may have no key above the detection threshold."
+        )
     scope = f"All {len(release):,} reported keys."
     if listing.left_out:
         which = "first" if release.keys_only else "most frequent"
         scope = f"The {len(listing):,} {which} of {len(release):,} reported keys; the release has the rest."
     if release.keys_only:
         scope += " This release has keys without frequencies."
-    parts = [tag("p", scope), _finder(content), tag("noscript", tag("p", "The search needs JavaScript."))]
+    parts = [
+        tag("p", scope),
+        _finder(content),
+        tag("noscript", tag("p", "The search needs JavaScript.")),
+    ]
     if not release.keys_only:
         words = ["top", FILE, "-k", len(release), "--format", "csv"]
         parts.append(again(content, ["print(release.each_key())"], words))
@@ -99,13 +108,21 @@ def search_section(content: Content) -> Markup:
 
 def _finder(content: Content) -> Markup:
     """Return the search box, and a table for what it finds."""
-    search = {"type": "search", "id": "query", "autocomplete": "off", "spellcheck": "false", "maxlength": "200"}
+    search = {
+        "type": "search",
+        "id": "query",
+        "autocomplete": "off",
+        "spellcheck": "false",
+        "maxlength": "200",
+    }
     heads = [tag("th", printable(name), scope="col") for name in content.listing.columns]
     if not content.release.keys_only:
         numbers = column_name(content), f"95 % interval {OF_EACH}"
         heads += [tag("th", name, scope="col", class_="number") for name in numbers]
     title = "Keys that were found"
-    body = tag("table", tag("caption", title), tag("thead", tag("tr", *heads)), tag("tbody", id="matches"))
+    body = tag(
+        "table", tag("caption", title), tag("thead", tag("tr", *heads)), tag("tbody", id="matches")
+    )
     return tag(
         "div",
         tag("label", "Find keys that contain", for_="query"),
@@ -121,6 +138,12 @@ def _finder(content: Content) -> Markup:
 
 def search_data(listing: Listing) -> dict[str, object]:
     """Return the data of the search; numbers are as they are shown."""
-    rounded: dict[str, Callable[[float], int]] = {"value": round, "low": math.floor, "high": math.ceil}
-    numbers = {name: [whole(n, rounded[name]) for n in column] for name, column in listing.numbers.items()}
+    rounded: dict[str, Callable[[float], int]] = {
+        "value": round,
+        "low": math.floor,
+        "high": math.ceil,
+    }
+    numbers = {
+        name: [whole(n, rounded[name]) for n in column] for name, column in listing.numbers.items()
+    }
     return {"keys": list(listing.columns.values()), "runs": listing.runs, **numbers}

@@ -99,7 +99,9 @@ def _user_limits(content: Content) -> list[str]:
         return []
     limits = [explain_possible(terms.privacy)]
     if terms.discovery is not None:
-        limits.append("a key of many users may have been given by few of them, and then it is not reported")
+        limits.append(
+            "a key of many users may have been given by few of them, and then it is not reported"
+        )
     facts = terms.facts(len(content.release))
     limits += facts.words(Topic.KEPT, Topic.CHOSEN, Topic.COUNTED, Topic.SUMMED)
     return [sentence(limit) for limit in limits]
@@ -122,8 +124,15 @@ def label_section(content: Content) -> Markup:
     ]
     return join(
         [
-            table("All fields of the privacy label", ["field", "value"], label_of(content.release).items()),
-            tag("p", "To print the parameters, to prove the stated terms private, and to make this page:"),
+            table(
+                "All fields of the privacy label",
+                ["field", "value"],
+                label_of(content.release).items(),
+            ),
+            tag(
+                "p",
+                "To print the parameters, to prove the stated terms private, and to make this page:",
+            ),
             tag("pre", "\n".join(commands), tabindex="0", class_="again"),
         ]
     )

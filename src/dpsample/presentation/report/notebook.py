@@ -17,7 +17,15 @@ from dpsample.scheme.reporting import frequency_reaching, reporting_probabilitie
 from dpsample.scheme.sampling import Floats, Ints
 
 _ROWS = 10
-_TOPICS = Topic.PRIVACY, Topic.FOUND, Topic.CHOSEN, Topic.COUNTED, Topic.SUMMED, Topic.KEPT, Topic.SEEN
+_TOPICS = (
+    Topic.PRIVACY,
+    Topic.FOUND,
+    Topic.CHOSEN,
+    Topic.COUNTED,
+    Topic.SUMMED,
+    Topic.KEPT,
+    Topic.SEEN,
+)
 _WIDTH, _HEIGHT = 320, 100  # of the curve
 _LEFT, _BOTTOM, _TOP = 48, 36, 8  # room for its axes
 _POINTS = 60  # of the curve, at most
@@ -45,7 +53,9 @@ def _top(release: Release) -> Markup:
     first = table.slice(0, _ROWS).select([*release.keys, *numbers])
     shown = html_table(first, dict.fromkeys(numbers, shown_number), title)
     more = len(release) - _ROWS
-    rest = [tag("p", f"... and {more:,} more; release.report() shows all of it")] if more > 0 else []
+    rest = (
+        [tag("p", f"... and {more:,} more; release.report() shows all of it")] if more > 0 else []
+    )
     return join([Markup(shown), *rest])
 
 
@@ -83,7 +93,12 @@ class _Curve:
         """Return the curve."""
         places = zip(self.frequencies.tolist(), self.probabilities.tolist(), strict=True)
         points = " ".join(f"{self.x(i)},{self.y(pi)}" for i, pi in places)
-        look = {"fill": "none", "stroke": "#0072B2", "stroke_width": "2", "stroke_linejoin": "round"}
+        look = {
+            "fill": "none",
+            "stroke": "#0072B2",
+            "stroke_width": "2",
+            "stroke_linejoin": "round",
+        }
         return tag("polyline", points=points, **look)
 
     def grid(self) -> Markup:
@@ -101,7 +116,9 @@ class _Curve:
             height = self.y(level) + 4
             marks.append(tag("text", percent, x=_LEFT - 6, y=height, text_anchor="end"))
         marks.append(tag("text", f"{low:,}", x=_LEFT, y=below))
-        marks.append(tag("text", f"{self.half:,}", x=self.x(self.half), y=below, text_anchor="middle"))
+        marks.append(
+            tag("text", f"{self.half:,}", x=self.x(self.half), y=below, text_anchor="middle")
+        )
         marks.append(tag("text", f"{high:,}", x=right, y=below, text_anchor="end"))
         middle = _LEFT + _WIDTH / 2
         marks.append(tag("text", words, x=middle, y=below + 16, text_anchor="middle"))

@@ -25,13 +25,18 @@ def page(content: Content) -> str:
             tag("a", "Skip to the content", href="#content", class_="skip"),
             _header(content, sections),
             tag("main", *(_shown(section) for section in sections), id="content"),
-            tag("footer", tag("p", f"dpsample {__version__}. This page needs no network and sends no data.")),
+            tag(
+                "footer",
+                tag("p", f"dpsample {__version__}. This page needs no network and sends no data."),
+            ),
         ]
     )
     charts = {"chart-reported": reporting_chart(content)}
     if content.counts:
         charts["chart-frequencies"] = frequencies_chart(content)
-    return Document(printable(content.title), body, {"keys": search_data(content.listing)}, charts, [_script()]).html()
+    return Document(
+        printable(content.title), body, {"keys": search_data(content.listing)}, charts, [_script()]
+    ).html()
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,9 @@ def _stated(statement: Statement) -> list[Markup]:
         facts.append(join(["Published: ", tag("time", str(statement.date)), ". "]))
     if statement.contact is not None:
         contact = printable(statement.contact)
-        link = tag("a", contact, href=statement.link, rel="noreferrer") if statement.link else contact
+        link = (
+            tag("a", contact, href=statement.link, rel="noreferrer") if statement.link else contact
+        )
         facts.append(join(["Contact: ", link]))
     return [*lines, tag("p", *facts)] if facts else lines
 

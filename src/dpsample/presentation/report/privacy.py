@@ -58,13 +58,17 @@ def _key_facts(content: Content) -> Markup:
 def _parts(content: Content) -> Markup:
     """Return a table of what was spent on which part: in epsilon, or in rho or mu."""
     terms, definition = content.terms, content.terms.privacy.definition
-    amount, caption = ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
+    amount, caption = (
+        ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
+    )
     keys = "keys"
     if not terms.keys_only:
         keys += " and their numbers of users" if content.counted else " and their frequencies"
     bought = [[spending.words, _cost(spending, definition), "0"] for spending in terms.spent]
     rows = [[keys, *_spent(terms.keys_privacy)], *bought, ["all", *_spent(terms.privacy)]]
-    return table(f"{caption} and delta, by part", ["part", amount, "delta"], rows, [False, True, True])
+    return table(
+        f"{caption} and delta, by part", ["part", amount, "delta"], rows, [False, True, True]
+    )
 
 
 def _spent(privacy: Privacy) -> list[str]:
@@ -87,11 +91,22 @@ def _proof(content: Content) -> list[Markup]:
     if isinstance(proof, PrivacyViolation):
         verdict = tag("span", "FAILED", class_="bad")
         return [tag("p", tag("strong", "Certificate: "), verdict, f": {proof}. Run ", command)]
-    laws = "token laws" if content.terms.discovery is None else "noise and of the reporting probabilities"
-    covered = "terms proved" if proof.complete else "terms proved at the frequencies that were checked"
+    laws = (
+        "token laws"
+        if content.terms.discovery is None
+        else "noise and of the reporting probabilities"
+    )
+    covered = (
+        "terms proved" if proof.complete else "terms proved at the frequencies that were checked"
+    )
     verdict = tag("span", covered, class_="good")
     exactly = f", in exact arithmetic, on the integers of the {laws}. {sentence(VOUCHED)}"
     return [
         tag("p", tag("strong", "Certificate: "), verdict, exactly),
-        tag("details", tag("summary", "The proof"), tag("pre", str(proof), tabindex="0"), tag("p", "Run ", command)),
+        tag(
+            "details",
+            tag("summary", "The proof"),
+            tag("pre", str(proof), tabindex="0"),
+            tag("p", "Run ", command),
+        ),
     ]

@@ -7,7 +7,17 @@ from dpsample.presentation.report.content import FILE, Content
 from dpsample.presentation.report.elements import again
 from dpsample.scheme.sampling import Floats, KeepAll
 
-_LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # the rows of the table: where these are reached
+_LEVELS = (
+    0.01,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    0.9,
+    0.95,
+    0.99,
+)  # the rows of the table: where these are reached
 _COMPARED = (
     "from dpsample.comparison.baselines import StabilityHistogram",
     "histogram = StabilityHistogram(release.per_key, release.sampling, tight=True)  # or tight=False",
@@ -29,7 +39,9 @@ def reporting_section(content: Content) -> Markup | None:
     frequencies = content.curve.frequencies[shown].tolist()
     probabilities = [[f"{line[n]:.3g}" for line in lines.values()] for n in shown]
     rows = [[f"{i:,}", *row] for i, row in zip(frequencies, probabilities, strict=True)]
-    numbers = table(f"Reporting probability by {frequency}", [column, *lines], rows, [True] * (1 + len(lines)))
+    numbers = table(
+        f"Reporting probability by {frequency}", [column, *lines], rows, [True] * (1 + len(lines))
+    )
 
     calls = [
         "from dpsample.scheme import reporting_probabilities",
@@ -41,7 +53,9 @@ def reporting_section(content: Content) -> Markup | None:
         [
             *_words(content, compared=len(lines) > 1),
             figure("chart-reported", f"Reporting probability by {frequency}.", described, numbers),
-            again(content, calls, ["info", FILE, "--format", "json"], "The parameters of the scheme"),
+            again(
+                content, calls, ["info", FILE, "--format", "json"], "The parameters of the scheme"
+            ),
         ]
     )
 
@@ -93,5 +107,9 @@ def reporting_chart(content: Content) -> dict[str, object]:
         for i, pi in zip(frequencies, line.tolist(), strict=True):
             shown = {"frequency": f"{i:,}", "probability": f"{pi:.3g}", "of": name}
             rows.append({"line": name, "x": int(i), "y": pi, **shown})
-    log_x = frequencies[-1] > 20 * frequencies[0]  # over a short range, an even axis is easier to read
-    return page_chart(rows, Panel("", content.terms.kind.frequency, "probability", log_x=log_x, span_y=(0, 1)))
+    log_x = (
+        frequencies[-1] > 20 * frequencies[0]
+    )  # over a short range, an even axis is easier to read
+    return page_chart(
+        rows, Panel("", content.terms.kind.frequency, "probability", log_x=log_x, span_y=(0, 1))
+    )

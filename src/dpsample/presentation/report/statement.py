@@ -30,13 +30,16 @@ class Statement:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value.strip()):
                 found = "an empty text" if isinstance(value, str) else type(value).__name__
-                raise InvalidValue(f"{name} must be a text, not {found}", f"state one, or leave {name} out")
+                raise InvalidValue(
+                    f"{name} must be a text, not {found}", f"state one, or leave {name} out"
+                )
         try:
             if self.date is not None:
                 datetime.date.fromisoformat(str(self.date))
         except ValueError:
             raise InvalidValue(
-                f"date must be a day, as YYYY-MM-DD, not {self.date!r}", "state one, or leave date out"
+                f"date must be a day, as YYYY-MM-DD, not {self.date!r}",
+                "state one, or leave date out",
             ) from None
 
     @property

@@ -76,7 +76,9 @@ class Engine(Protocol):
         `weigh` returns the sum of the weights of some frequencies. What is put aside is for this engine alone.
         """
 
-    def bounded(self, source: "Source", limit: int, coins: "CoinSource", rereads: bool = True) -> "Source":
+    def bounded(
+        self, source: "Source", limit: int, coins: "CoinSource", rereads: bool = True
+    ) -> "Source":
         """Let each user keep at most `limit` distinct keys; return what is kept, as a source of raw elements.
 
         Rows of one user and one key count once. Users with more keys keep some that these coins choose, once and for
@@ -113,7 +115,9 @@ class Engine(Protocol):
         the sum by at most `most`.
         """
 
-    def pairs_of(self, source: "Source", keys: "pa.Table", after: "Assigned | None" = None) -> "Pairs":
+    def pairs_of(
+        self, source: "Source", keys: "pa.Table", after: "Assigned | None" = None
+    ) -> "Pairs":
         """Put the users of just these distinct keys aside, to be read more than once, until they are forgotten.
 
         Rows of one user and one key count once. What `bounded` refuses is refused. Pairs of this source that were put

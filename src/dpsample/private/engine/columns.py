@@ -73,14 +73,19 @@ def _is_integer(text: str, kind: pa.DataType) -> bool:
 
 def _is_date(text: str) -> bool:
     try:
-        return re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None and bool(date.fromisoformat(text))
+        return re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None and bool(
+            date.fromisoformat(text)
+        )
     except ValueError:
         return False
 
 
 def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give a batch the names and types of a schema."""
-    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+    columns = [
+        c if c.type == f.type else c.cast(f.type)
+        for c, f in zip(batch.columns, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -96,10 +101,15 @@ def positioned(keys: pa.Table, schema: pa.Schema) -> pa.Table:
         raise InvalidValue(f"the table of keys has no column {missing[0]!r}", "rename its columns")
     refusal = InvalidValue("the table of keys has other types than the source", "cast its columns")
     cast = attempt(
-        lambda: keys.select(schema.names).cast(schema), refusal, pa.ArrowInvalid, pa.ArrowNotImplementedError
+        lambda: keys.select(schema.names).cast(schema),
+        refusal,
+        pa.ArrowInvalid,
+        pa.ArrowNotImplementedError,
     )
     names = [f"k{i}" for i in range(len(schema))]
-    placed = cast.rename_columns(names).append_column("position", pa.array(np.arange(cast.num_rows)))
+    placed = cast.rename_columns(names).append_column(
+        "position", pa.array(np.arange(cast.num_rows))
+    )
     first = placed.group_by(names).aggregate([("position", "min")])
     return first.select([*names, "position_min"]).rename_columns([*names, "position"])
 

@@ -50,7 +50,12 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
             "leave such rows out with `drop_null=True`, or fill in the user",
         )
     if code.startswith("nested"):
-        return type_refusal(column, "an object or array", "nested values", "user" if code == "nested_user" else "key")
+        return type_refusal(
+            column,
+            "an object or array",
+            "nested values",
+            "user" if code == "nested_user" else "key",
+        )
     if code == "inexact_user":
         return type_refusal(column, "a number with a fraction, or above 2**53", "floats", "user")
     if code == "twice":
@@ -60,23 +65,30 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
         )
     fault = FREQUENCY_FAULTS[code]
     return InvalidValue(
-        f"frequencies must be whole numbers from 0 to 2**63 - 1, but there is {fault}", "count the elements of each key"
+        f"frequencies must be whole numbers from 0 to 2**63 - 1, but there is {fault}",
+        "count the elements of each key",
     )
 
 
 def nobody_refusal() -> DpsampleError:
     """Return the refusal of a source that has no user column."""
-    return InvalidValue("the source has no user column, so users cannot be bounded", "name it: `user='...'`")
+    return InvalidValue(
+        "the source has no user column, so users cannot be bounded", "name it: `user='...'`"
+    )
 
 
 def amount_refusal(name: str, kind: str) -> DpsampleError:
     """Return the refusal of the type of a column that is to be summed."""
-    return InvalidValue(f"the summed column {name!r} must be of numbers, not {kind}", "name another, or cast it")
+    return InvalidValue(
+        f"the summed column {name!r} must be of numbers, not {kind}", "name another, or cast it"
+    )
 
 
 def frequency_refusal(name: str, kind: str) -> DpsampleError:
     """Return the refusal of the type of a column with frequencies."""
-    return InvalidValue(f"the frequency column {name!r} must be of numbers, not {kind}", "name another, or cast it")
+    return InvalidValue(
+        f"the frequency column {name!r} must be of numbers, not {kind}", "name another, or cast it"
+    )
 
 
 def type_refusal(name: str, kind: str, what: str, role: str = "key") -> DpsampleError:

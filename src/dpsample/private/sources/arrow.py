@@ -24,14 +24,20 @@ def source_table(source: Source) -> "pa.Table":
         data = pa.Table.from_batches([data])
     types = declared_types(source)
     if isinstance(data, pa.Table) and types:
-        raise InvalidValue("`key_type` cannot be used with an Arrow table", "cast the column instead")
-    names = [str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)]
+        raise InvalidValue(
+            "`key_type` cannot be used with an Arrow table", "cast the column instead"
+        )
+    names = [
+        str(name) for name in (data.column_names if isinstance(data, pa.Table) else data.columns)
+    ]
     _require_no_index(source, data, names)
     source.require(names)
     if not isinstance(data, pa.Table):
         data = frame_table(data, source.columns, types, _numbers(source))
     table = data.select(source.columns)
-    return table.cast(pa.schema([field.with_type(without_view(field.type)) for field in table.schema]))
+    return table.cast(
+        pa.schema([field.with_type(without_view(field.type)) for field in table.schema])
+    )
 
 
 def source_batches(source: Source) -> tuple["pa.Schema", Iterator["pa.RecordBatch"]]:
@@ -45,12 +51,18 @@ def source_batches(source: Source) -> tuple["pa.Schema", Iterator["pa.RecordBatc
         columns = [(name, types.get(name, pa.string())) for name in source.key]
         schema = pa.schema(columns + [("frequency", pa.int64())] * source.aggregated)
         return schema, batches(items, schema, source.aggregated, source.drop_null)
-    if hasattr(source.data, "project"):  # a DuckDB relation; its C stream would hold everything at once
+    if hasattr(
+        source.data, "project"
+    ):  # a DuckDB relation; its C stream would hold everything at once
         source.require(source.data.columns)
         kinds = dict(zip(source.data.columns, map(str, source.data.types), strict=True))
-        if source.user is not None and kinds[source.user] == "JSON":  # text, to Arrow: 1 and 1.0 would be two users
+        if (
+            source.user is not None and kinds[source.user] == "JSON"
+        ):  # text, to Arrow: 1 and 1.0 would be two users
             raise type_refusal(source.user, "type json", "", "user")
-        reader = source.data.project(", ".join(map(quoted_name, source.columns))).to_arrow_reader(CHUNK)
+        reader = source.data.project(", ".join(map(quoted_name, source.columns))).to_arrow_reader(
+            CHUNK
+        )
     else:
         _take(source)
         # a reader as it is: Ctrl-C in a generator behind it would not come through another stream
@@ -83,5 +95,7 @@ def _take(source: Source) -> None:
     """Refuse to read again what can be read once, and would now seem to be empty."""
     if isinstance(source.data, Iterator):
         if source.taken:
-            raise InvalidValue("the stream was read before, and can be read only once", "make a new source of it")
+            raise InvalidValue(
+                "the stream was read before, and can be read only once", "make a new source of it"
+            )
         source.taken.append(True)

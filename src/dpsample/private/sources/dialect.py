@@ -12,7 +12,9 @@ from dpsample.errors import InvalidValue, attempt
 TEXT_OPTIONS: Final = ("delimiter", "encoding", "header", "null")
 SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _CHUNK = 1 << 20  # characters that are read at a time
-_UNQUOTED = frozenset('"\r\n\0')  # characters that end a field or a row, or that begin a quoted field
+_UNQUOTED = frozenset(
+    '"\r\n\0'
+)  # characters that end a field or a row, or that begin a quoted field
 
 
 def checked_nulls(options: Mapping[str, Any]) -> list[str]:
@@ -29,7 +31,8 @@ delimiter=';'
     delimiter, encoding = options.get("delimiter"), options.get("encoding")
     if delimiter is not None and not _separates(delimiter):
         raise InvalidValue(
-            "`delimiter` must be one character, and no quote, line end or letter", "write one such as `delimiter=';'`"
+            "`delimiter` must be one character, and no quote, line end or letter",
+            "write one such as `delimiter=';'`",
         )
     if encoding is not None:
         _check_encoding(encoding)
@@ -38,7 +41,8 @@ delimiter=';'
     outside = {*_UNQUOTED, *(delimiter or ",\t")}
     if not all(isinstance(text, str) and text and not outside & set(text) for text in nulls):
         raise InvalidValue(
-            "`null` must be text without quotes, line ends and delimiters", "write one or several, such as `null='NA'`"
+            "`null` must be text without quotes, line ends and delimiters",
+            "write one or several, such as `null='NA'`",
         )
     return nulls
 
@@ -53,7 +57,9 @@ def _check_encoding(encoding: Any) -> None:
         f"`encoding` must be a name that Python knows, not {encoding!r}",
         "write one such as `encoding='latin-1'`, 'cp1252' or 'utf-16'",
     )
-    known: Any = attempt(lambda: codecs.lookup(encoding), unknown, LookupError, TypeError, ValueError)
+    known: Any = attempt(
+        lambda: codecs.lookup(encoding), unknown, LookupError, TypeError, ValueError
+    )
     if not known._is_text_encoding:
         raise unknown
 
@@ -66,7 +72,8 @@ def is_recoded(encoding: str | None) -> bool:
 def decoded(file: TextIO, path: str, encoding: str) -> Iterator[str]:
     """Yield the text of a file that is open; text in another encoding is refused."""
     refusal = InvalidValue(
-        f"{path!r} is not in the encoding {encoding} that was stated", "state another, or write the file anew in UTF-8"
+        f"{path!r} is not in the encoding {encoding} that was stated",
+        "state another, or write the file anew in UTF-8",
     )
     while chunk := attempt(lambda: file.read(_CHUNK), refusal, UnicodeError):
         yield chunk

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
     from dpsample.private.sources.source import Source
 
-Form = Literal["typed", "text", "json"]  # columns have types of their own, or are text, or are JSON values
-Objects = Mapping[str, Callable[[], Any]]  # names in a statement -> what returns the Arrow object behind it
+Form = Literal[
+    "typed", "text", "json"
+]  # columns have types of their own, or are text, or are JSON values
+Objects = Mapping[
+    str, Callable[[], Any]
+]  # names in a statement -> what returns the Arrow object behind it
 
 
 class Statements(Protocol):
@@ -48,7 +52,9 @@ class Scan:
     origin: str
     form: Form = "typed"
     objects: Objects = field(default_factory=dict)  # what `origin` names
-    checks: list[Callable[[], None]] = field(default_factory=list)  # of whole files, before the first row is read
+    checks: list[Callable[[], None]] = field(
+        default_factory=list
+    )  # of whole files, before the first row is read
     rows: str | None = None  # a statement that returns the number of rows without reading them
     size: int | None = None  # of text, in bytes; of compressed text, about
 
@@ -77,7 +83,9 @@ def format_of(path: str) -> str | None:
 def _parquet(source: "Source", paths: list[str], statements: Statements) -> Scan:
     types = list[tuple[str, ...]]()
     for path in paths:
-        columns = dict(statements.describe(f"read_parquet({quoted_paths([path])}, hive_partitioning = false)"))
+        columns = dict(
+            statements.describe(f"read_parquet({quoted_paths([path])}, hive_partitioning = false)")
+        )
         source.require(list(columns))
         types.append(tuple(str(columns[name]) for name in source.columns))
     _require_agreement(source, types)
@@ -90,7 +98,9 @@ def _parquet(source: "Source", paths: list[str], statements: Statements) -> Scan
 
 # ---- CSV and TSV
 
-_BUFFER = 4 << 20  # bytes, as fast as DuckDB's 32 MB, of which two do not fit into a small memory limit
+_BUFFER = (
+    4 << 20
+)  # bytes, as fast as DuckDB's 32 MB, of which two do not fit into a small memory limit
 _LINE = 2_000_000  # bytes of a line, as in DuckDB where the buffer is not set
 
 
@@ -179,7 +189,10 @@ def _header(path: str, shown: str, separator: str, source: "Source") -> list[str
         source.require(names, shown=False)
         return names
     if not any(names):
-        raise InvalidValue(f"{shown!r} does not begin with a line of column names", "add one, or state `header=False`")
+        raise InvalidValue(
+            f"{shown!r} does not begin with a line of column names",
+            "add one, or state `header=False`",
+        )
     if not set(source.columns) <= set(names):
         _require_separator(path, shown, source)
     source.require(names, shown=False)
@@ -192,7 +205,8 @@ def _require_separator(path: str, shown: str, source: "Source") -> None:
     for other, word in SEPARATORS.items():
         if set(source.columns) <= set(_first_row(path, other)[0]):
             raise InvalidValue(
-                f"the columns of {shown!r} are separated by {word}", f"state them: `delimiter={other!r}`"
+                f"the columns of {shown!r} are separated by {word}",
+                f"state them: `delimiter={other!r}`",
             )
 
 
@@ -231,14 +245,21 @@ def _json(source: "Source", paths: list[str], statements: Statements) -> Scan:
         _require_utf8(path, "write it anew, such as with iconv -f UTF-16 -t UTF-8")
     options = f"{quoted_paths(paths)}, format = 'newline_delimited'"
     first = f"SELECT json FROM read_json_objects({options}) LIMIT 1000"
-    names = [name for (name,) in statements.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")]
+    names = [
+        name
+        for (name,) in statements.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")
+    ]
     if names:
         source.require(names, shown=False)
     kinds = ["VARCHAR" if name == source.frequency else "JSON" for name in source.columns]
-    types = ", ".join(f"{quoted_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True))
+    types = ", ".join(
+        f"{quoted_text(name)}: '{kind}'" for name, kind in zip(source.columns, kinds, strict=True)
+    )
     chosen = ", ".join(f"{quoted_name(name)} AS c{i}" for i, name in enumerate(source.columns))
     origin = f"(SELECT {chosen} FROM read_json({options}, records = true, columns = {{{types}}}))"
-    checks: list[Callable[[], None]] = [partial(_require_whole, path) for path in paths if path.endswith(".gz")]
+    checks: list[Callable[[], None]] = [
+        partial(_require_whole, path) for path in paths if path.endswith(".gz")
+    ]
     return Scan(origin, "json", checks=checks, size=_text_size(paths))
 
 
@@ -264,7 +285,9 @@ def _arrow(source: "Source", paths: list[str], statements: Statements) -> Scan:
         with pa.memory_map(path) as file:
             schemas.append(_ipc_reader(file).schema)
         source.require(schemas[-1].names)
-    _require_agreement(source, [tuple(str(schema.field(c).type) for c in source.columns) for schema in schemas])
+    _require_agreement(
+        source, [tuple(str(schema.field(c).type) for c in source.columns) for schema in schemas]
+    )
     fields = [schemas[0].field(name) for name in source.columns]
     schema = pa.schema([pa.field(f"c{i}", f.type) for i, f in enumerate(fields)])
 
@@ -273,12 +296,18 @@ def _arrow(source: "Source", paths: list[str], statements: Statements) -> Scan:
             with pa.memory_map(path) as file:
                 reader = _ipc_reader(file)
                 seekable = isinstance(reader, pa.ipc.RecordBatchFileReader)
-                for batch in map(reader.get_batch, range(reader.num_record_batches)) if seekable else reader:
-                    chosen = pa.RecordBatch.from_arrays([batch.column(c) for c in source.columns], schema=schema)
+                for batch in (
+                    map(reader.get_batch, range(reader.num_record_batches)) if seekable else reader
+                ):
+                    chosen = pa.RecordBatch.from_arrays(
+                        [batch.column(c) for c in source.columns], schema=schema
+                    )
                     chosen.validate(full=True)  # a damaged file would be read out of bounds
                     yield chosen
 
-    return Scan("source", objects={"source": lambda: pa.RecordBatchReader.from_batches(schema, batches())})
+    return Scan(
+        "source", objects={"source": lambda: pa.RecordBatchReader.from_batches(schema, batches())}
+    )
 
 
 def _ipc_reader(file: "pa.NativeFile") -> Any:

@@ -9,10 +9,18 @@ from urllib.parse import unquote, urlsplit
 
 from dpsample.errors import InvalidValue
 
-_SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}  # two names of one store
+_SAME_STORE = {
+    "s3a": "s3",
+    "s3n": "s3",
+    "abfss": "abfs",
+    "wasbs": "wasb",
+    "gcs": "gs",
+}  # two names of one store
 
 
-def expanded(entry: str | os.PathLike[str], shown: str, is_data: Callable[[str], bool]) -> list[str]:
+def expanded(
+    entry: str | os.PathLike[str], shown: str, is_data: Callable[[str], bool]
+) -> list[str]:
     """Return the absolute paths of the files that a path, a folder or a glob names; `shown` is its name in a refusal.
 
     A folder stands for its data files, also in folders inside it, without hidden ones.
@@ -31,7 +39,10 @@ def expanded(entry: str | os.PathLike[str], shown: str, is_data: Callable[[str],
         problem = f"there is no file or folder at {shown}"
     if not files:
         of_list = shown.startswith("entry")
-        raise InvalidValue(problem, "check the path" + (", or, if these are keys, leave out key" if of_list else ""))
+        raise InvalidValue(
+            problem,
+            "check the path" + (", or, if these are keys, leave out key" if of_list else ""),
+        )
     return sorted(map(os.path.abspath, files))
 
 

@@ -13,7 +13,15 @@ import numpy as np
 
 from dpsample.errors import InvalidValue
 
-COUNT_NAMES = ("count", "counts", "count_star()", "frequency", "len", "size", "proportion")  # in libraries' results
+COUNT_NAMES = (
+    "count",
+    "counts",
+    "count_star()",
+    "frequency",
+    "len",
+    "size",
+    "proportion",
+)  # in libraries' results
 
 
 def check_iterable(data: Any) -> None:
@@ -21,7 +29,9 @@ def check_iterable(data: Any) -> None:
     if isinstance(data, bytes | bytearray | memoryview):
         raise InvalidValue("bytes are no iterable of keys", "hand in a list of keys")
     if isinstance(data, ItemsView):
-        raise InvalidValue("the items of a mapping are pairs of a key and its frequency", "hand in the mapping")
+        raise InvalidValue(
+            "the items of a mapping are pairs of a key and its frequency", "hand in the mapping"
+        )
     if isinstance(data, np.ndarray):
         _check_array(data)
     elif _is_series(data):

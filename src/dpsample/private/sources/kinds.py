@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 Kind = Literal["files", "database", "table", "stream", "mapping", "keys", "frame"]
 
-RESERVED = ("frequency", "token", "estimate")  # names of columns that samples and releases have of their own
+RESERVED = (
+    "frequency",
+    "token",
+    "estimate",
+)  # names of columns that samples and releases have of their own
 _ARROW_STREAM = "__arrow_c_stream__"
 
 
@@ -69,7 +73,11 @@ def _is_frame(data: Any) -> bool:
 def _is_table(data: Any) -> bool:
     if _library(data) == "pyarrow":
         return type(data).__name__ in ("Table", "RecordBatch")
-    return _library(data) in ("pandas", "polars") and hasattr(data, _ARROW_STREAM) and hasattr(data, "columns")
+    return (
+        _library(data) in ("pandas", "polars")
+        and hasattr(data, _ARROW_STREAM)
+        and hasattr(data, "columns")
+    )
 
 
 def _is_stream(data: Any) -> bool:
@@ -96,7 +104,9 @@ def _check_database(uri: str) -> None:
         )
 
 
-def public_names(columns: tuple[str, ...], key_as: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
+def public_names(
+    columns: tuple[str, ...], key_as: str | Sequence[str] | None, kind: Kind
+) -> tuple[str, ...]:
     """Return the names of key columns in samples and releases."""
     names = columns if key_as is None else key_names(key_as, kind)
     _refuse_if(
@@ -124,7 +134,9 @@ def key_names(key: str | Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
         return ("key",)
     names = (key,) if isinstance(key, str) else tuple(key or ())
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidValue("`key` must be the name of a column, or of several", "write `key='name'`")
+        raise InvalidValue(
+            "`key` must be the name of a column, or of several", "write `key='name'`"
+        )
     seen = set[str]()
     for name in names:
         if name.lower() in seen:  # databases do not tell upper from lower case
@@ -146,7 +158,9 @@ def declared_types(source: "Source") -> dict[str, "pa.DataType"]:
             "leave it out: this source has types of its own, or is text",
         )
     if not set(declared) <= set(source.key_columns):
-        raise InvalidValue("`key_type` names a column that is not in the key", "declare types of key columns alone")
+        raise InvalidValue(
+            "`key_type` names a column that is not in the key", "declare types of key columns alone"
+        )
     types = {name: named_type(str(kind)) for name, kind in declared.items()}
     for name, kind in types.items():
         if kind is None or not accepted_classes(kind):
@@ -186,7 +200,9 @@ def _check_frequency(source: "Source") -> None:
         "write its name",
     )
     _refuse_if(
-        name in source.key_columns, f"the column {name!r} is both key and frequency", "name two different columns"
+        name in source.key_columns,
+        f"the column {name!r} is both key and frequency",
+        "name two different columns",
     )
 
 
@@ -225,7 +241,9 @@ def _check_place(source: "Source") -> None:
         "leave it out where the extension says it",
     )
     _refuse_if(
-        bool(text) and not is_file, f"`{''.join(text[:1])}` can only be used with files of CSV or TSV", "leave it out"
+        bool(text) and not is_file,
+        f"`{''.join(text[:1])}` can only be used with files of CSV or TSV",
+        "leave it out",
     )
     _refuse_if(
         bool(in_database) and not is_database,

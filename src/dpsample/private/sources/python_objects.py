@@ -22,10 +22,18 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16  # rows of a batch
 _DIGITS = 1000  # of a decimal that is written out
-_ARROW = (ValueError, TypeError, OverflowError, NotImplementedError, KeyError)  # Arrow's own errors are among these
+_ARROW = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    NotImplementedError,
+    KeyError,
+)  # Arrow's own errors are among these
 
 
-def batches(items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null: bool) -> Iterator["pa.RecordBatch"]:
+def batches(
+    items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null: bool
+) -> Iterator["pa.RecordBatch"]:
     """Yield batches of the key columns; of items that are pairs of a key and its frequency if they are `counted`.
 
     >>> import pyarrow as pa
@@ -39,19 +47,25 @@ def batches(items: Iterable[Any], schema: "pa.Schema", counted: bool, drop_null:
     left = iter(items)
     kinds: list[set[str]] = [set() for _ in schema]
     while chunk := list(islice(left, CHUNK)):
-        columns = _counted_columns(chunk, len(schema) - 1) if counted else _columns(chunk, len(schema))
+        columns = (
+            _counted_columns(chunk, len(schema) - 1) if counted else _columns(chunk, len(schema))
+        )
         gaps = [i for i, column in enumerate(columns) if type(None) in set(map(type, column))]
         if gaps and not drop_null:
             raise null_refusal(schema.names[gaps[0]])
         if gaps:
-            rows = [row for row in zip(*columns, strict=True) if not any(value is None for value in row)]
+            rows = [
+                row for row in zip(*columns, strict=True) if not any(value is None for value in row)
+            ]
             columns = list(zip(*rows, strict=True))
         if columns:
             arrays = list(map(column_array, columns, schema.types, kinds))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def column_array(values: Sequence[Any], kind: "pa.DataType", known: set[str] | None = None) -> "pa.Array":
+def column_array(
+    values: Sequence[Any], kind: "pa.DataType", known: set[str] | None = None
+) -> "pa.Array":
     """Return values as an array of a declared type; None is NULL. Text takes what `as_text` writes.
 
     With `known`, the kinds of the values of this column that came before, they must be of one kind.
@@ -71,14 +85,19 @@ def column_array(values: Sequence[Any], kind: "pa.DataType", known: set[str] | N
         accepted = accepted_classes(kind)
         wrong = _SUBCLASSES.get(accepted, bool)
         present = [value for value in values if value is not None]
-        if not all(isinstance(value, accepted) and not isinstance(value, wrong) for value in present):
+        if not all(
+            isinstance(value, accepted) and not isinstance(value, wrong) for value in present
+        ):
             raise InvalidValue(
-                f"at least one value is not of the declared type {kind}", "convert the values, or declare text"
+                f"at least one value is not of the declared type {kind}",
+                "convert the values, or declare text",
             )
         if accepted == (Integral,):
             values = [None if value is None else int(value) for value in values]
     written = "text in UTF-8" if pa.types.is_string(kind) else kind
-    refusal = InvalidValue(f"at least one value cannot be written as {written}", "convert the values first")
+    refusal = InvalidValue(
+        f"at least one value cannot be written as {written}", "convert the values first"
+    )
     return attempt(lambda: pa.array(values, kind), refusal, *_ARROW)
 
 
@@ -135,7 +154,9 @@ def _decimal_text(value: Decimal) -> str:
     return "0" if value == 0 else plain  # without the sign of -0
 
 
-_KINDS: list[tuple[tuple[type, ...], str]] = [  # of what is written as text; a class is of the first that fits
+_KINDS: list[
+    tuple[tuple[type, ...], str]
+] = [  # of what is written as text; a class is of the first that fits
     ((str,), "text"),
     ((bool, np.bool_), "booleans"),
     ((Integral, Decimal), "numbers"),
@@ -168,7 +189,9 @@ def _require_one_kind(values: Sequence[Any], known: set[str]) -> None:
         )
 
 
-def frame_table(frame: Any, columns: Sequence[str], types: Mapping[str, "pa.DataType"], numbers: Sequence[str]) -> Any:
+def frame_table(
+    frame: Any, columns: Sequence[str], types: Mapping[str, "pa.DataType"], numbers: Sequence[str]
+) -> Any:
     """Return columns of a pandas or polars DataFrame as an Arrow table.
 
     A column of pandas that holds objects has no type of its own: it has the one in `types`, or is text. The columns of
@@ -177,12 +200,18 @@ def frame_table(frame: Any, columns: Sequence[str], types: Mapping[str, "pa.Data
     import pyarrow as pa
 
     labels = [label for label in frame.columns if str(label) in columns]
-    untyped = [label for label in labels if str(label) not in numbers and _holds_objects(frame[label])]
+    untyped = [
+        label for label in labels if str(label) not in numbers and _holds_objects(frame[label])
+    ]
     typed = [label for label in labels if label not in untyped]
     for name in types:
         if name not in map(str, untyped):
-            raise InvalidValue(f"the column {name!r} has a type of its own", "cast the column instead")
-    mixed = InvalidValue("a column of a DataFrame has values of several types", "convert the values first")
+            raise InvalidValue(
+                f"the column {name!r} has a type of its own", "cast the column instead"
+            )
+    mixed = InvalidValue(
+        "a column of a DataFrame has values of several types", "convert the values first"
+    )
     table = attempt(lambda: pa.table(frame[typed]), mixed, *_ARROW) if typed else pa.table({})
     arrays = {name: table.column(name) for name in map(str, typed)}
     for label in untyped:
@@ -245,4 +274,6 @@ def _whole(frequency: Any) -> int:
             return int(whole)
     except (ValueError, TypeError, OverflowError, ArithmeticError):
         pass
-    raise InvalidValue("at least one frequency is no whole number", "count the elements of each key")
+    raise InvalidValue(
+        "at least one frequency is no whole number", "count the elements of each key"
+    )

@@ -19,7 +19,13 @@ from dpsample.private.sources.dialect import TEXT_OPTIONS, checked_nulls
 from dpsample.private.sources.formats import FORMATS, format_of
 from dpsample.private.sources.inputs import expanded, identity, local_path, require_distinct
 from dpsample.private.sources.iterables import COUNT_NAMES
-from dpsample.private.sources.kinds import Kind, check_together, key_names, public_names, source_kind
+from dpsample.private.sources.kinds import (
+    Kind,
+    check_together,
+    key_names,
+    public_names,
+    source_kind,
+)
 
 
 class SourceOptions(TypedDict, total=False):
@@ -135,9 +141,16 @@ class Source:
         """
         if not isinstance(data, Source):
             return cls(data, key, **options)
-        others = [name for name, value in {"key": key, **options}.items() if value is not None and value is not False]
+        others = [
+            name
+            for name, value in {"key": key, **options}.items()
+            if value is not None and value is not False
+        ]
         if others:
-            raise InvalidValue(f"a Source cannot be combined with {', '.join(others)}", "state it in the Source alone")
+            raise InvalidValue(
+                f"a Source cannot be combined with {', '.join(others)}",
+                "state it in the Source alone",
+            )
         return data
 
     def of_part(self, part: Part) -> "Source":
@@ -154,7 +167,9 @@ class Source:
                 "hand in a table, or vouch for the part: `part_vouched=...`",
             )
         if part.name in (self.frequency, self.user):
-            raise InvalidValue(f"the part is of {part.name!r}, the frequency or the user", "name another column")
+            raise InvalidValue(
+                f"the part is of {part.name!r}, the frequency or the user", "name another column"
+            )
         return self._with("part", part)
 
     def with_amounts(self, amounts: Sequence[Amount]) -> "Source":
@@ -234,7 +249,10 @@ class Source:
         arguments = {"key": _one_or_list(self.key_columns), **self.arguments}
         if self.part is not None:
             arguments["part"] = str(self.part)
-        shown = [f"{name}={'...' if name == 'query' else repr(value)}" for name, value in arguments.items()]
+        shown = [
+            f"{name}={'...' if name == 'query' else repr(value)}"
+            for name, value in arguments.items()
+        ]
         return f"Source({', '.join([self.location, *shown])})"
 
     def listing(self) -> tuple[str, list[str]]:
@@ -252,10 +270,15 @@ class Source:
             raise self._unknown_format(files)
         if len(formats) > 1:
             found = " and ".join(sorted(map(str, formats)))
-            raise InvalidValue(f"the files are of several formats: {found}", "release those of each format separately")
+            raise InvalidValue(
+                f"the files are of several formats: {found}",
+                "release those of each format separately",
+            )
         format = str(formats.pop())
         if self.text_options and format not in ("csv", "tsv"):
-            raise InvalidValue(f"`{min(self.text_options)}` cannot be used with files of {format}", "leave it out")
+            raise InvalidValue(
+                f"`{min(self.text_options)}` cannot be used with files of {format}", "leave it out"
+            )
         return format, files
 
     def _unknown_format(self, files: Sequence[str]) -> InvalidValue:
@@ -263,7 +286,9 @@ class Source:
         remedy = "name the format, such as `format='csv'`"
         if any(path.lower().endswith(".json") and format_of(path) is None for path in files):
             remedy = "write an array of JSON as an object on each line, as with jq -c '.[]', and state `format='jsonl'`"
-        return InvalidValue(f"a file at {self.location} has none of the extensions {endings}", remedy)
+        return InvalidValue(
+            f"a file at {self.location} has none of the extensions {endings}", remedy
+        )
 
     def files(self) -> list[str]:
         """List the files on this machine that are read: of paths, of a SQLite database, of a DataFrame of Spark."""
@@ -271,7 +296,11 @@ class Source:
             return self.listing()[1]
         if self.kind == "database" and self.data.startswith("sqlite"):
             path = os.path.abspath(self.data.partition(":///")[2])
-            return [name for name in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal") if os.path.exists(name)]
+            return [
+                name
+                for name in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal")
+                if os.path.exists(name)
+            ]
         if self.kind == "frame":
             return [path for path in map(local_path, self.data.inputFiles()) if path is not None]
         return []
@@ -311,10 +340,14 @@ class Source:
             found = f"it has {len(names)} other column{'' if len(names) == 1 else 's'}"
         remedy = "check the name"
         if not shown:
-            remedy += ", and that the file has it (CSV: in a header line, with the stated delimiter)"
+            remedy += (
+                ", and that the file has it (CSV: in a header line, with the stated delimiter)"
+            )
         if self.part is not None and name == self.part.name and name not in self.key_columns:
             remedy += "; a part that is no column is vouched for: `part_vouched=...`"
-        return InvalidValue(f"the column {name!r} must be in {self.location} once, but {found}", remedy)
+        return InvalidValue(
+            f"the column {name!r} must be in {self.location} once, but {found}", remedy
+        )
 
 
 def _stated(options: SourceOptions) -> SourceOptions:

@@ -25,7 +25,9 @@ _BLOCK = 4 << 20  # bytes of a pipe that are read at once
 def object_source(data: Any, keys: tuple[str, ...], **options: Any) -> Source:
     """Make a source of what a program hands over: a table, a column, or an iterable of keys."""
     if isinstance(data, str | bytes | os.PathLike):
-        raise InvalidValue("a path is no batch, which is a table, a column or an iterable of keys", "use add_files")
+        raise InvalidValue(
+            "a path is no batch, which is a table, a column or an iterable of keys", "use add_files"
+        )
     if isinstance(data, pa.Array | pa.ChunkedArray):
         data = pa.table({keys[0]: data})
     elif type(data).__name__ == "Series" and hasattr(data, "to_frame"):
@@ -59,7 +61,9 @@ def elements(source: Source, engine: Engine | None = None) -> tuple[pa.Schema, B
     return keys, (_checked(batch, keys, source.drop_null) for batch in batches)
 
 
-def lines(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str | None = None) -> tuple[pa.Schema, Batches]:
+def lines(
+    pipe: IO[bytes], keys: tuple[str, ...], delimiter: str | None = None
+) -> tuple[pa.Schema, Batches]:
     """Return the keys of a pipe of text in UTF-8, one in each line; the fields of several are divided by a delimiter.
 
     >>> import io
@@ -73,10 +77,15 @@ def lines(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str | None = None) 
             "give one, such as a tab",
         )
     schema = pa.schema([(name, pa.string()) for name in keys])
-    return schema, (pa.RecordBatch.from_arrays(_fields(text, keys, delimiter), schema=schema) for text in _texts(pipe))
+    return schema, (
+        pa.RecordBatch.from_arrays(_fields(text, keys, delimiter), schema=schema)
+        for text in _texts(pipe)
+    )
 
 
-def csv(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str = ",", drop_null: bool = False) -> tuple[Any, Batches]:
+def csv(
+    pipe: IO[bytes], keys: tuple[str, ...], delimiter: str = ",", drop_null: bool = False
+) -> tuple[Any, Batches]:
     """Return the keys of a pipe of CSV with a header line: text, as in files."""
     refusal = InvalidValue(
         "a pipe of CSV must be text in UTF-8 with a header line that names the key columns, and as many fields in each "
@@ -95,8 +104,15 @@ def csv(pipe: IO[bytes], keys: tuple[str, ...], delimiter: str = ",", drop_null:
     read = pyarrow.csv.ReadOptions(block_size=_BLOCK)
 
     def batches() -> Batches:
-        reader = attempt(lambda: pyarrow.csv.open_csv(pipe, read, parse, convert), refusal, pa.ArrowException, KeyError)
-        while (batch := attempt(lambda: next(reader, None), refusal, pa.ArrowException)) is not None:
+        reader = attempt(
+            lambda: pyarrow.csv.open_csv(pipe, read, parse, convert),
+            refusal,
+            pa.ArrowException,
+            KeyError,
+        )
+        while (
+            batch := attempt(lambda: next(reader, None), refusal, pa.ArrowException)
+        ) is not None:
             yield _checked(batch, schema, drop_null)
 
     return schema, batches()
@@ -123,7 +139,9 @@ def _lines(text: bytes) -> pa.Array:
     offsets = np.append(0, places - np.arange(len(places))).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[~ends])]
     array = pa.Array.from_buffers(pa.string(), len(places), buffers)
-    refusal = InvalidValue("the text of the pipe is not in UTF-8", "convert it first, such as with iconv")
+    refusal = InvalidValue(
+        "the text of the pipe is not in UTF-8", "convert it first, such as with iconv"
+    )
     attempt(lambda: array.validate(full=True), refusal, pa.ArrowException)
     return array
 
@@ -135,7 +153,9 @@ def _fields(text: pa.Array, keys: tuple[str, ...], delimiter: str | None) -> lis
     lines = pc.split_pattern(text, delimiter)
     other_lengths = pc.not_equal(pc.list_value_length(lines), len(keys))
     if pc.any(other_lengths, min_count=0).as_py():
-        raise InvalidValue(f"a line has not {len(keys)} fields, one for each key column", "check the delimiter")
+        raise InvalidValue(
+            f"a line has not {len(keys)} fields, one for each key column", "check the delimiter"
+        )
     fields = lines.flatten()  # of one line after another
     places = np.arange(len(fields)).reshape(-1, len(keys))
     return [fields.take(pa.array(places[:, column])) for column in range(len(keys))]
@@ -148,7 +168,9 @@ def _checked(batch: pa.RecordBatch, schema: pa.Schema, drop_null: bool) -> pa.Re
     gaps = [name for name, column in zip(schema.names, columns, strict=True) if column.null_count]
     if gaps and not drop_null:
         raise null_refusal(gaps[0])
-    refusal = InvalidValue("a key is text that is not in UTF-8, or invalid", "cast the column to binary")
+    refusal = InvalidValue(
+        "a key is text that is not in UTF-8, or invalid", "cast the column to binary"
+    )
     attempt(lambda: keys.validate(full=True), refusal, pa.ArrowException)
     return keys.drop_null() if gaps else keys
 

@@ -37,11 +37,15 @@ class HeldKeys:
     [{'key': 'a', 'frequency': 2}]
     """
 
-    def __init__(self, schema: pa.Schema, keys: pa.Table | None = None, counts: Ints | None = None) -> None:
+    def __init__(
+        self, schema: pa.Schema, keys: pa.Table | None = None, counts: Ints | None = None
+    ) -> None:
         nothing = schema.empty_table()
         self._keys = nothing if keys is None else keys.combine_chunks()
         self._counts = np.zeros(0, np.int64) if counts is None else counts
-        self._waiting: list[tuple[pa.Table, NDArray[np.bool_]]] = []  # elements, and whether they are picked
+        self._waiting: list[
+            tuple[pa.Table, NDArray[np.bool_]]
+        ] = []  # elements, and whether they are picked
         self._frequent: Ints = np.zeros(0, np.int64)  # rows of the most frequent keys, lately
         self._frequent_keys = nothing
         self._chosen_at = self._counts.copy()  # counts when they were chosen
@@ -69,7 +73,9 @@ class HeldKeys:
             others = place < 0
             elements, picked = elements.filter(pa.array(others)), picked[others]
         self._waiting.append((elements, picked))
-        if sum(len(picked) for _, picked in self._waiting) >= max(_LEAST, _PER_HELD * len(self._counts)):
+        if sum(len(picked) for _, picked in self._waiting) >= max(
+            _LEAST, _PER_HELD * len(self._counts)
+        ):
             self._count_waiting()
 
     def add(self, counted: pa.Table) -> None:
@@ -100,9 +106,13 @@ class HeldKeys:
         if len(new):
             self._keys = pa.concat_tables([self._keys, new]).combine_chunks()
         place = _places(elements, self._keys)
-        rows = np.flatnonzero(place >= before)  # of a new key, elements before the picked one do not count
+        rows = np.flatnonzero(
+            place >= before
+        )  # of a new key, elements before the picked one do not count
         place[rows[rows < first[place[rows] - before]]] = -1
-        self._counts = np.append(self._counts, np.zeros(len(new), np.int64)) + _bincount(place, before + len(new))
+        self._counts = np.append(self._counts, np.zeros(len(new), np.int64)) + _bincount(
+            place, before + len(new)
+        )
         self._choose_frequent()
         pa.default_memory_pool().release_unused()  # 15 MB of 290, and no time
 
@@ -137,7 +147,9 @@ def _places(elements: pa.Table, keys: pa.Table) -> Ints:
 
     Several columns become one: a number for each pair of values of the first two that a key has, and so on.
     """
-    (first, known), *others = [(elements.column(n), keys.column(n)) for n in range(keys.num_columns)]
+    (first, known), *others = [
+        (elements.column(n), keys.column(n)) for n in range(keys.num_columns)
+    ]
     place, key = first, known
     for column, values in others:
         place, key = _numbers(place, key)

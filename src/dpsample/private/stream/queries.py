@@ -37,7 +37,9 @@ class QueryStream:
     def coins(self) -> Secret:
         """The coins of this batch: a batch that is counted again has the same."""
         number = self._batch[1].to_bytes(8, "little")
-        return Secret(blake2b(number, digest_size=32, key=self._stream._secret, person=b"batch").digest())
+        return Secret(
+            blake2b(number, digest_size=32, key=self._stream._secret, person=b"batch").digest()
+        )
 
     def add(self, counted: pa.Table, elements: int) -> None:
         """Add what the batch has of held keys, those that it came to hold among them, and write the state."""

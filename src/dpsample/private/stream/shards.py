@@ -13,7 +13,9 @@ def checked_shard(shard: Any) -> tuple[int, int] | None:
     """Return a shard as it is stated: its number and the number of shards, or None."""
     if shard is None:
         return None
-    whole = isinstance(shard, tuple | list) and len(shard) == 2 and all(type(n) is int for n in shard)
+    whole = (
+        isinstance(shard, tuple | list) and len(shard) == 2 and all(type(n) is int for n in shard)
+    )
     if not whole or not 0 <= shard[0] < shard[1] < 2**31:
         raise InvalidValue(
             f"a shard must be its number, from 0 on, and the number of shards, not {shard!r}",
@@ -31,7 +33,10 @@ def check_shards(parts: Sequence["Stream"]) -> None:
         found = "one was sanitized or merged already"
     elif any(part.shard is None for part in parts):
         found = "one states no shard, and two streams that share a key have picked it twice"
-    elif len({part.shard for part in parts}) < len(parts) or len({part.shard[1] for part in parts if part.shard}) > 1:
+    elif (
+        len({part.shard for part in parts}) < len(parts)
+        or len({part.shard[1] for part in parts if part.shard}) > 1
+    ):
         found = "a shard is there twice, or shards are of different divisions"
     elif len({(part.sampling, part.keys) for part in parts}) > 1:
         found = "they have different tau or key columns"

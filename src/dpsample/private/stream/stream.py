@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from dpsample.private.engine.duckdb import DuckDB
 
 _SECRET_BYTES: Final = 32
-_CHUNK: Final = 1 << 16  # elements that are counted at once, at least: more of them take memory, and no less time
+_CHUNK: Final = (
+    1 << 16
+)  # elements that are counted at once, at least: more of them take memory, and no less time
 EVERY: Final = 10.0  # seconds between two states that are written
 
 
@@ -60,8 +62,14 @@ class Stream:
     ['of', 'the']
     """
 
-    def __init__(self, tau: Number, key: str | Sequence[str] = "key", *, shard: tuple[int, int] | None = None) -> None:
-        self._sampling, self._keys, self._shard = SampleAndHold(tau), check_keys(key, RESERVED), checked_shard(shard)
+    def __init__(
+        self, tau: Number, key: str | Sequence[str] = "key", *, shard: tuple[int, int] | None = None
+    ) -> None:
+        self._sampling, self._keys, self._shard = (
+            SampleAndHold(tau),
+            check_keys(key, RESERVED),
+            checked_shard(shard),
+        )
         self._secret = secret_key()
         self._held: HeldKeys | None = None  # until the types of keys are known
         self._pending: list[pa.RecordBatch] = []
@@ -70,9 +78,13 @@ class Stream:
         self._counting: Future[None] | None = None
         self._files: dict[str, int] = {}  # how many elements of each file are counted
         self._pipe = 0  # and of a pipe that has not come to its end
-        self._query: tuple[str, int] | None = None  # the streaming query that it follows, and its last batch
+        self._query: tuple[str, int] | None = (
+            None  # the streaming query that it follows, and its last batch
+        )
         self._sample = Sample(_empty(self._keys), self._sampling, self._keys)
-        self._saved: tuple[PathLike, int] | None = None  # where it was written last, after how many elements
+        self._saved: tuple[PathLike, int] | None = (
+            None  # where it was written last, after how many elements
+        )
 
     @property
     def sampling(self) -> SampleAndHold:
@@ -121,7 +133,9 @@ class Stream:
 
     # ---- adding
 
-    def add(self, batch: Any, *, drop_null: bool = False, key_type: str | dict[str, str] | None = None) -> None:
+    def add(
+        self, batch: Any, *, drop_null: bool = False, key_type: str | dict[str, str] | None = None
+    ) -> None:
         """Add elements: an Arrow table or reader, a DataFrame or a column of one, or an iterable of keys.
 
         A table has the key columns by their names; of several, an iterable has tuples. `drop_null` leaves out keys with
@@ -157,12 +171,20 @@ class Stream:
         columns = list(self._keys) if key is None else key
         source = Source(paths, columns, key_as=None if key is None else list(self._keys), **options)
         if source.kind != "files" or source.aggregated:
-            raise InvalidValue("add_files takes only files with one row for each element", "use add")
+            raise InvalidValue(
+                "add_files takes only files with one row for each element", "use add"
+            )
         if engine is not None and not engine.in_order:
-            raise InvalidValue("the engine does not keep the order of the rows of files", "leave `engine` out")
-        with engine or DuckDB(threads=1, in_order=True) as used:  # more take memory, and no less time
+            raise InvalidValue(
+                "the engine does not keep the order of the rows of files", "leave `engine` out"
+            )
+        with engine or DuckDB(
+            threads=1, in_order=True
+        ) as used:  # more take memory, and no less time
             for path in source.listing()[1]:
-                one = Source(path, columns, key_as=None if key is None else list(self._keys), **options)
+                one = Source(
+                    path, columns, key_as=None if key is None else list(self._keys), **options
+                )
                 schema, batches = elements(one, used)
                 self._require_types(schema)
 
@@ -193,9 +215,14 @@ class Stream:
         if format == "lines":
             schema, batches = lines(pipe, self._keys, delimiter)
         elif format in ("csv", "tsv"):
-            schema, batches = csv(pipe, self._keys, delimiter or {"csv": ",", "tsv": "\t"}[format], drop_null)
+            schema, batches = csv(
+                pipe, self._keys, delimiter or {"csv": ",", "tsv": "\t"}[format], drop_null
+            )
         else:
-            raise InvalidValue(f"a pipe must have lines, csv or tsv, not {format!r}", "write a file, and use add_files")
+            raise InvalidValue(
+                f"a pipe must have lines, csv or tsv, not {format!r}",
+                "write a file, and use add_files",
+            )
         self._require_types(schema)
 
         def count(rows: int) -> None:
@@ -252,9 +279,13 @@ class Stream:
         self._elements, self._pending, self._waiting = start + chunk.num_rows, [], 0
 
         def count() -> None:
-            held.count(chunk, words_of(self._secret, start, chunk.num_rows), self._sampling.picked_words)
+            held.count(
+                chunk, words_of(self._secret, start, chunk.num_rows), self._sampling.picked_words
+            )
 
-        worker = ThreadPoolExecutor(1)  # of this process: one that was kept would not survive a fork
+        worker = ThreadPoolExecutor(
+            1
+        )  # of this process: one that was kept would not survive a fork
         self._counting = worker.submit(count)
         worker.shutdown(wait=False)
 
@@ -267,7 +298,11 @@ class Stream:
         """Count what is pending; return what is held."""
         self._count_pending()
         self._wait()
-        return HeldKeys(_empty(self._keys).drop_columns(["frequency"]).schema) if self._held is None else self._held
+        return (
+            HeldKeys(_empty(self._keys).drop_columns(["frequency"]).schema)
+            if self._held is None
+            else self._held
+        )
 
     def _require_types(self, schema: pa.Schema) -> None:
         """Refuse keys of other types than those before; the first ones fix them."""
@@ -277,13 +312,15 @@ class Stream:
             found = ", ".join(f"{field.name!r} {field.type}" for field in schema)
             first = ", ".join(str(field.type) for field in self._held.schema)
             raise InvalidValue(
-                f"keys have other types than the first ones of the stream: {found}", f"cast them to {first}"
+                f"keys have other types than the first ones of the stream: {found}",
+                f"cast them to {first}",
             )
 
     def _require_unused(self) -> None:
         if self.used:
             raise InvalidValue(
-                "the stream ended when it was sanitized or merged", "start another one for what comes next"
+                "the stream ended when it was sanitized or merged",
+                "start another one for what comes next",
             )
 
     # ---- the state
@@ -308,13 +345,26 @@ class Stream:
 
         def put(replaces: bool) -> None:
             metadata = {**sample.metadata, "stream": state}
-            write_table(path, table.to_batches(), table.schema, metadata, force=replaces, format=form, mode=MODE)
+            write_table(
+                path,
+                table.to_batches(),
+                table.schema,
+                metadata,
+                force=replaces,
+                format=form,
+                mode=MODE,
+            )
 
         if own and self._saved is not None and Path(path).exists():
             with locked(resolved(path)):
                 there = _state_of(path)
-                if there.get("identity") != sample.identity or there["stream"]["elements"] != self._saved[1]:
-                    raise InvalidValue("another process has changed the state in the file", "read it again")
+                if (
+                    there.get("identity") != sample.identity
+                    or there["stream"]["elements"] != self._saved[1]
+                ):
+                    raise InvalidValue(
+                        "another process has changed the state in the file", "read it again"
+                    )
                 put(True)
         else:
             put(force)
@@ -410,4 +460,9 @@ def _state_of(path: PathLike) -> dict[str, Any]:
 
 
 def _empty(keys: Sequence[str]) -> pa.Table:
-    return pa.table({**{name: pa.array([], pa.string()) for name in keys}, "frequency": pa.array([], pa.int64())})
+    return pa.table(
+        {
+            **{name: pa.array([], pa.string()) for name in keys},
+            "frequency": pa.array([], pa.int64()),
+        }
+    )

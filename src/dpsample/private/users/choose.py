@@ -58,7 +58,12 @@ def mechanism(budget: UserBudget, keys: int) -> PerKey:
 
 
 def compare_filled(
-    engine: Engine, given: Assigned, keys: int, budget: UserBudget, sampling: Sampling, coins: CoinSource
+    engine: Engine,
+    given: Assigned,
+    keys: int,
+    budget: UserBudget,
+    sampling: Sampling,
+    coins: CoinSource,
 ) -> tuple[Filled, ...]:
     """Buy what one key of each user fills, and what `keys` keys fill: units, each with noise of its own."""
     drawn = coins.fresh()

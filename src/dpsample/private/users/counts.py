@@ -26,7 +26,14 @@ import pyarrow as pa
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.counts import Counts
-from dpsample.accounting.lengths import deviation_of, first_length, first_unit, lost_length, lost_units, vector_length
+from dpsample.accounting.lengths import (
+    deviation_of,
+    first_length,
+    first_unit,
+    lost_length,
+    lost_units,
+    vector_length,
+)
 from dpsample.accounting.normal import TABLE_MARGIN
 from dpsample.accounting.user_budget import UserBudget
 from dpsample.accounting.vectors import VectorNoise
@@ -97,7 +104,12 @@ def count_users(
 
 
 def expected_errors(
-    engine: Engine, source: Source, keys: pa.Table, least: int, budget: UserBudget, after: Assigned | None = None
+    engine: Engine,
+    source: Source,
+    keys: pa.Table,
+    least: int,
+    budget: UserBudget,
+    after: Assigned | None = None,
 ) -> tuple[Floats, Floats]:
     """Return what counts of users would be if their noise happened to be 0, and their errors; for a plan. NOT private.
 
@@ -111,10 +123,14 @@ def expected_errors(
         return counted.users.values, counted.users.errors
 
 
-def released(counted: Counted[Noisy], amounts: tuple[MeasuredAmount, ...], budget: UserBudget) -> MeasuredUsers:
+def released(
+    counted: Counted[Noisy], amounts: tuple[MeasuredAmount, ...], budget: UserBudget
+) -> MeasuredUsers:
     """Return what a release has of counts. Those without noise are of another type, and are refused by mypy."""
     records = tuple(amount.record for amount in amounts)
-    record = Counts(counted.noise.tables(budget), round(counted.clipped, 6), counted.groups, records)
+    record = Counts(
+        counted.noise.tables(budget), round(counted.clipped, 6), counted.groups, records
+    )
     return MeasuredUsers(counted.users.values, counted.users.errors, record, amounts)
 
 
@@ -128,7 +144,9 @@ def _nothing(budget: UserBudget) -> MeasuredUsers:
 
 
 @contextmanager
-def _pairs_of(engine: Engine, source: Source, keys: pa.Table, after: Assigned | None) -> Iterator[Pairs]:
+def _pairs_of(
+    engine: Engine, source: Source, keys: pa.Table, after: Assigned | None
+) -> Iterator[Pairs]:
     """Lend the pairs of users and these keys for the time of a block."""
     pairs = engine.pairs_of(source, keys, after)
     try:
@@ -148,7 +166,9 @@ class Stage(Generic[Noise]):
     budget: UserBudget
     noise: Noise
 
-    def counted(self, amounts: tuple[Amount, ...] = ()) -> tuple[Counted[Noise], tuple[MeasuredAmount, ...]]:
+    def counted(
+        self, amounts: tuple[Amount, ...] = ()
+    ) -> tuple[Counted[Noise], tuple[MeasuredAmount, ...]]:
         """Publish all parts in their order: those that decide how users are weighted, the counts, the amounts."""
         weighing = self._weighing()
         summed = self.engine.summed(self.pairs, all_sums(weighing, amounts))
@@ -190,7 +210,9 @@ class Stage(Generic[Noise]):
         unit = first_unit(square, keys_each)
         length = first_length(square, keys_each)
         weights = np.full(self.keys, unit, np.int64)
-        noisy = self._published(self._part("first counts", length), weighted_counts(weights, length**2))
+        noisy = self._published(
+            self._part("first counts", length), weighted_counts(weights, length**2)
+        )
         deviation = length / unit * deviation_of(square)
         return np.maximum(noisy / unit, max(deviation, self.least))
 

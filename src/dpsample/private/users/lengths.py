@@ -23,7 +23,9 @@ from dpsample.scheme.sampling import Floats, Ints
 
 _SHARE_ERROR = 0.02  # wanted error of the share that was clipped, in each group: with less noise there are more groups
 _MIDDLE = 0.75  # of the largest squared length of a row: about the mean of the row
-_FIRST = 2.0  # deviations of noise: as many users may well be in the first row that does not stand out
+_FIRST = (
+    2.0  # deviations of noise: as many users may well be in the first row that does not stand out
+)
 _DECLINE = 0.6  # of users from one row to the next, where fewer than three rows stand out
 _DECLINES = 0.25, 0.6  # the range of the decline, where it is taken from the rows
 _FAR = 20.0  # deviations from which on a normal tail is computed by its expansion: exp(-x**2 / 2) would underflow later
@@ -116,7 +118,9 @@ def few_users(noisy: float, deviation: float, mean: float) -> tuple[float, float
     >>> [round(value, 2) for value in few_users(0.0, 10.0, 1.0)]  # below it: as was thought
     [0.98, 0.97]
     """
-    below = (deviation**2 / mean - noisy) / deviation  # by how many deviations the middle lies below 0
+    below = (
+        deviation**2 / mean - noisy
+    ) / deviation  # by how many deviations the middle lies below 0
     if below > _FAR:  # the normal law falls like an exponential one there
         expected = 1 / below - 2 / below**3
         variance = 1 / below**2 - 6 / below**4

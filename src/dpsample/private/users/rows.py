@@ -23,7 +23,9 @@ class Wanted:
     fewest: Ints
 
 
-def wanted_keys(engine: Engine, reported: pa.Table, known: pa.Table | None, least: int, at_least: int) -> Wanted:
+def wanted_keys(
+    engine: Engine, reported: pa.Table, known: pa.Table | None, least: int, at_least: int
+) -> Wanted:
     """Put reported and known keys together; keys were reported from about `least` users, and not below `at_least`."""
     if known is None:
         return Wanted(reported, least, np.full(len(reported), at_least))
@@ -41,5 +43,7 @@ def rows_of(wanted: Wanted, measured: MeasuredUsers) -> pa.Table:
     rows = counted(wanted.table, measured.values, measured.errors, wanted.fewest)
     rows_at_least = np.minimum(wanted.fewest, 1)
     for amount in measured.amounts:
-        rows = summed(rows, amount.record, amount.values, amount.errors, measured.values, rows_at_least)
+        rows = summed(
+            rows, amount.record, amount.values, amount.errors, measured.values, rows_at_least
+        )
     return rows

@@ -23,7 +23,10 @@ from dpsample.scheme.sampling import Floats
 # the deviation of what an amount lost over what was kept, before it is measured, as a part of that of users
 # (docs/theory.md, section 10, Estimates): with less, too little is put back where long users have larger amounts
 _APART = 0.5
-_LEAST_RATIO, _MOST_RATIO = -0.25, 9.0  # of what was lost over what was kept: noise alone goes further
+_LEAST_RATIO, _MOST_RATIO = (
+    -0.25,
+    9.0,
+)  # of what was lost over what was kept: noise alone goes further
 _EXPLAINED = 2.0  # deviations of a measurement that its noise explains: what is beyond is added to the errors
 _TINY = 1e-300  # in place of 0, where nothing was lost and nothing is noisy
 

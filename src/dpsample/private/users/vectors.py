@@ -14,7 +14,9 @@ from dpsample.scheme.sampling import Floats, Ints
 
 Batches = Iterator[Batch]
 
-SCALE_BITS = 16  # of the factor by which a vector is scaled down: whole factors and weights fit into 64 bits
+SCALE_BITS = (
+    16  # of the factor by which a vector is scaled down: whole factors and weights fit into 64 bits
+)
 _EDGE_MARGIN = 1e-9  # relative: sums of floats that reach the edge of a row still belong to it
 
 

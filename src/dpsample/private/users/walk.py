@@ -97,7 +97,11 @@ def report(drawing: Drawing, gave: Source, choice: Choice, bought: Bought) -> Dr
 
 
 def count(
-    drawing: Drawing, reported: pa.Table, choice: Choice, bought: Bought, given: Assigned | None = None
+    drawing: Drawing,
+    reported: pa.Table,
+    choice: Choice,
+    bought: Bought,
+    given: Assigned | None = None,
 ) -> DrawnRelease:
     """Count the users of reported and known keys, and sum their amounts, with noise."""
     request, known = drawing.request, drawing.known
@@ -107,7 +111,9 @@ def count(
     wanted = wanted_keys(drawing.engine, reported, known, threshold, sampling.least)
     keys = wanted.table.select(drawing.keys.names)
     after = given if known is None else None  # the pairs of known keys were not put aside
-    measured = count_users(drawing.engine, request.source, keys, wanted.least, budget, drawing.coins, after)
+    measured = count_users(
+        drawing.engine, request.source, keys, wanted.least, budget, drawing.coins, after
+    )
 
     kind = Counted(sampling, choice.per_key, choice.discovery, measured.counts)
     record = None if known is None else Known(known.num_rows, only=drawing.only_known)
@@ -124,4 +130,6 @@ def count_known(drawing: Drawing) -> DrawnRelease:
 
 def _terms(drawing: Drawing, kind: Kind, bought: Bought, known: Known | None = None) -> Terms:
     request = drawing.request
-    return Terms(request.setting.users.privacy, request.source.key, kind, bought, known, request.part)
+    return Terms(
+        request.setting.users.privacy, request.source.key, kind, bought, known, request.part
+    )

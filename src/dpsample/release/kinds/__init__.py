@@ -42,7 +42,9 @@ def kind_from_json(form: Mapping[str, Any]) -> Kind:
     return Tokens.from_json(form)
 
 
-def kind_with_tokens(sampling: Sampling, per_key: PerKey, grid: int | None = None, max_keys: int | None = None) -> Kind:
+def kind_with_tokens(
+    sampling: Sampling, per_key: PerKey, grid: int | None = None, max_keys: int | None = None
+) -> Kind:
     """Return the kind of a release with tokens, by its sampling scheme; the default grid fits `per_key`."""
     grid = chosen_grid(grid, per_key, sampling=sampling)
     if isinstance(sampling, SampleAndHold) and max_keys is None:

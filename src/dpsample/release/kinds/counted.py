@@ -59,12 +59,16 @@ class Counted(Drawn):
 
     def check(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
         if bought.size is not None or bought.dropped is not None:
-            raise InvalidValue("counted users are not sampled and have no contribution bound", AGAIN)
+            raise InvalidValue(
+                "counted users are not sampled and have no contribution bound", AGAIN
+            )
 
     def check_known(self, known: Known) -> None:  # noqa: D102
         check_not_sampled(self.sampling)
         if known.added is not None:
-            raise InvalidValue("known keys are counted as they are: nothing is added to their frequencies", AGAIN)
+            raise InvalidValue(
+                "known keys are counted as they are: nothing is added to their frequencies", AGAIN
+            )
 
     @property
     def frequency(self) -> str:  # noqa: D102
@@ -103,6 +107,8 @@ def count_columns(amounts: Iterable[Amount] = ()) -> tuple[str, ...]:
 def check_discovery(sampling: Sampling, per_key: PerKey) -> None:
     """Refuse a sampling scheme, or a mechanism, that no discovery of users' keys has."""
     if not isinstance(sampling, KeepAll):
-        raise InvalidValue("discovered keys are not sampled, but this release states a sampling scheme", AGAIN)
+        raise InvalidValue(
+            "discovered keys are not sampled, but this release states a sampling scheme", AGAIN
+        )
     if isinstance(per_key, KeyNoise):
         raise InvalidValue("discovered keys are not reported by a table of noise", AGAIN)

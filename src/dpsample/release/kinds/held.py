@@ -8,7 +8,14 @@ from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
 from dpsample.release.facts import Fact
-from dpsample.release.kinds.kind import AGAIN, Drawn, check_adds_up, drawn_from_json, sampled_fact, tokens_fact
+from dpsample.release.kinds.kind import (
+    AGAIN,
+    Drawn,
+    check_adds_up,
+    drawn_from_json,
+    sampled_fact,
+    tokens_fact,
+)
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS, check_dropped
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
@@ -26,7 +33,9 @@ class Held(Drawn):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.sampling, SampleAndHold):
-            raise InvalidValue(f"a stream is sampled by SampleAndHold, not by {self.sampling!r}", AGAIN)
+            raise InvalidValue(
+                f"a stream is sampled by SampleAndHold, not by {self.sampling!r}", AGAIN
+            )
         check_held(self.per_key)
 
     @property
@@ -61,4 +70,6 @@ class Held(Drawn):
 def check_held(per_key: PerKey) -> None:
     """Refuse a mechanism that a stream cannot report keys by."""
     if not isinstance(per_key, Privacy):
-        raise InvalidValue("each key of a stream is protected by an epsilon and a delta, nothing else", AGAIN)
+        raise InvalidValue(
+            "each key of a stream is protected by an epsilon and a delta, nothing else", AGAIN
+        )

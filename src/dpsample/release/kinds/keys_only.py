@@ -43,7 +43,9 @@ class KeysOnly(Drawn):
         super().__post_init__()
         object.__setattr__(self, "max_keys", check_bound(self.max_keys))
         if self.max_keys is not None and self.discovery is not None:
-            raise InvalidValue("a release has a contribution bound or states its discovery, not both", AGAIN)
+            raise InvalidValue(
+                "a release has a contribution bound or states its discovery, not both", AGAIN
+            )
         if isinstance(self.sampling, SampleAndHold):
             check_held(self.per_key)
             if self.unit != "element":
@@ -64,7 +66,9 @@ class KeysOnly(Drawn):
         if self.discovery is None:
             check_adds_up(self.per_key, self.max_keys, left, keys_only=True)
         elif bought.size is not None:
-            raise InvalidValue("discovered keys are not sampled, so they have no sample size", AGAIN)
+            raise InvalidValue(
+                "discovered keys are not sampled, so they have no sample size", AGAIN
+            )
 
     @property
     def frequency(self) -> str:  # noqa: D102
@@ -88,7 +92,10 @@ class KeysOnly(Drawn):
         return Counted(self.sampling, self.per_key, self.discovery, counts)
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
-        found = {"max_keys_per_user": self.max_keys, "discovery": self.discovery and self.discovery.to_json()}
+        found = {
+            "max_keys_per_user": self.max_keys,
+            "discovery": self.discovery and self.discovery.to_json(),
+        }
         return {**self._drawn_to_json(None, keys_only=True), **found}
 
     @classmethod

@@ -13,7 +13,12 @@ from dpsample.accounting.many_keys import may_hold
 from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
-from dpsample.release.explain import explain_choice, explain_discovery, explain_sampling, explain_tokens
+from dpsample.release.explain import (
+    explain_choice,
+    explain_discovery,
+    explain_sampling,
+    explain_tokens,
+)
 from dpsample.release.facts import Fact, Topic, fact
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
@@ -63,7 +68,9 @@ class Drawn(ABC):
 
     def check_known(self, known: Known) -> None:
         """Refuse known keys if this kind cannot have them."""
-        raise InvalidValue("known keys must have tokens or counts, and this release has neither", AGAIN)
+        raise InvalidValue(
+            "known keys must have tokens or counts, and this release has neither", AGAIN
+        )
 
     @property
     def frequency(self) -> str:
@@ -112,7 +119,9 @@ def found_facts(discovery: Discovery, keys: int | None) -> Iterator[Fact]:
 
 def drawn_from_json(form: Mapping[str, Any]) -> tuple[Sampling, PerKey]:
     """Read the sampling scheme and the privacy of each key, which is all of the privacy unless it is stated."""
-    return Sampling.from_json(form["sampling"]), per_key_from_json(form.get("per_key", form["privacy"]))
+    return Sampling.from_json(form["sampling"]), per_key_from_json(
+        form.get("per_key", form["privacy"])
+    )
 
 
 def check_bound(max_keys: int | None) -> int | None:
@@ -123,7 +132,9 @@ def check_bound(max_keys: int | None) -> int | None:
 def check_not_sampled(sampling: Sampling) -> None:
     """Refuse a sample of known keys: each of them is reported."""
     if sampling != KeepAll():
-        raise InvalidValue("known keys are not sampled, but this release states a sampling scheme", AGAIN)
+        raise InvalidValue(
+            "known keys are not sampled, but this release states a sampling scheme", AGAIN
+        )
 
 
 def check_adds_up(per_key: PerKey, max_keys: int | None, left: Privacy, keys_only: bool) -> None:
@@ -132,7 +143,9 @@ def check_adds_up(per_key: PerKey, max_keys: int | None, left: Privacy, keys_onl
     This is quick and finds what is stated wrong; `release.proof` proves it.
     """
     if not _adds_up(per_key, max_keys, left, keys_only):
-        raise InvalidValue("what keys and totals spent does not add up to the privacy of the release", AGAIN)
+        raise InvalidValue(
+            "what keys and totals spent does not add up to the privacy of the release", AGAIN
+        )
 
 
 def _adds_up(per_key: PerKey, max_keys: int | None, left: Privacy, keys_only: bool) -> bool:

@@ -42,7 +42,9 @@ class Tokens(Drawn):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.sampling, SampleAndHold):
-            raise InvalidValue("tokens of a sample along a stream are a kind of their own", "state Held")
+            raise InvalidValue(
+                "tokens of a sample along a stream are a kind of their own", "state Held"
+            )
         object.__setattr__(self, "grid", check_grid(self.grid))
         object.__setattr__(self, "max_keys", check_bound(self.max_keys))
 
@@ -61,7 +63,10 @@ class Tokens(Drawn):
     def check_known(self, known: Known) -> None:  # noqa: D102
         check_not_sampled(self.sampling)
         if known.added is None:
-            raise InvalidValue("known keys with tokens state how many elements were added to their frequencies", AGAIN)
+            raise InvalidValue(
+                "known keys with tokens state how many elements were added to their frequencies",
+                AGAIN,
+            )
 
     @property
     def frequency(self) -> str:  # noqa: D102
@@ -83,7 +88,10 @@ class Tokens(Drawn):
             yield fact(Topic.KEPT, explain_kept(self.max_keys, bought.kept), f"numbers are {brief}")
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
-        return {**self._drawn_to_json(self.grid, keys_only=False), "max_keys_per_user": self.max_keys}
+        return {
+            **self._drawn_to_json(self.grid, keys_only=False),
+            "max_keys_per_user": self.max_keys,
+        }
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Tokens":

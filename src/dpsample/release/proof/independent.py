@@ -18,7 +18,9 @@ from dpsample.scheme.certificate_text import certificate_lines, repeats
 from dpsample.scheme.certify import Certificate
 
 PROGRAM = "dpsample-checker"
-_BUILT = Path(__file__).parents[4] / "proofs" / "build" / PROGRAM  # where the package runs from its source
+_BUILT = (
+    Path(__file__).parents[4] / "proofs" / "build" / PROGRAM
+)  # where the package runs from its source
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class IndependentCheck:
 
     certificate: Certificate
     totals: bool  # whether the release has totals as well, of which the checker knows nothing
-    units: bool = False  # whether the rows are those of units that users gave, which another theorem is about
+    units: bool = (
+        False  # whether the rows are those of units that users gave, which another theorem is about
+    )
 
     @property
     def complete(self) -> bool:
@@ -40,11 +44,17 @@ class IndependentCheck:
 
     def __str__(self) -> str:
         covered = f"{self.certificate.pairs} pairs of neighbouring rows"
-        lines = [f"Checker:   accepts {covered}{', and all rows above' if self.complete else ''} (docs/proofs.md)"]
+        lines = [
+            f"Checker:   accepts {covered}{', and all rows above' if self.complete else ''} (docs/proofs.md)"
+        ]
         if not self.complete:
-            lines.append("           other frequencies are not covered by it, but by the proof below")
+            lines.append(
+                "           other frequencies are not covered by it, but by the proof below"
+            )
         if self.units:
-            lines.append("           that a user gives one unit is not covered by it, but by proofs/Assignment.v")
+            lines.append(
+                "           that a user gives one unit is not covered by it, but by proofs/Assignment.v"
+            )
         if self.totals:
             lines.append("           totals are not covered by it, but by the proof below")
         return "\n".join(lines)
@@ -53,7 +63,9 @@ class IndependentCheck:
 def covered_certificate(proof: Proof) -> Certificate:
     """Return the certificate that the checker can read; refuse a proof that rests on more than neighbouring rows."""
     scheme = proof.scheme
-    one_row_changes = proof.max_keys in (None, 1) and proof.per_key == proof.keys and not _counts_users(proof)
+    one_row_changes = (
+        proof.max_keys in (None, 1) and proof.per_key == proof.keys and not _counts_users(proof)
+    )
     if isinstance(scheme, Certificate) and one_row_changes:
         return scheme
     if scheme is None:
@@ -99,7 +111,11 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
     certificate = covered_certificate(proof)
     try:
         answer = subprocess.run(
-            [program, "-"], input=certificate_text(proof), capture_output=True, text=True, check=False
+            [program, "-"],
+            input=certificate_text(proof),
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except OSError as error:
         raise SystemFailure(
@@ -117,7 +133,9 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
             f"the independent checker ended with exit code {answer.returncode} and {said!r}, and accepted nothing",
             "build it anew with `make proofs`",
         )
-    return IndependentCheck(certificate, bool(proof.bought), isinstance(proof.composition, UsersCertificate))
+    return IndependentCheck(
+        certificate, bool(proof.bought), isinstance(proof.composition, UsersCertificate)
+    )
 
 
 def _expected(certificate: Certificate) -> str:

@@ -13,7 +13,13 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.user_proof import UsersCertificate
 from dpsample.definitions import Definition
 from dpsample.exact import text
-from dpsample.release.explain import VOUCHED_BY, explain_protected, explain_sampling, explain_strength, sentence
+from dpsample.release.explain import (
+    VOUCHED_BY,
+    explain_protected,
+    explain_sampling,
+    explain_strength,
+    sentence,
+)
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.renyi_steps import RenyiSteps
 
@@ -77,15 +83,25 @@ def not_proved(proof: "Proof", part: Part | None = None) -> list[str]:
         "that intervals contain the truth as often as they say: their coverage is measured",
     ]
     if proof.unit == "user":
-        missing.append("that the user column has one value for each person: somebody with two names is two users")
+        missing.append(
+            "that the user column has one value for each person: somebody with two names is two users"
+        )
     if proof.known is not None:
-        missing.append("that the list of known keys was made without looking at the data: it is published as it is")
+        missing.append(
+            "that the list of known keys was made without looking at the data: it is published as it is"
+        )
     if part is not None and part.vouched:
-        missing.append(f"that the rows are of {part.name} alone as stated: the publisher vouched, nothing was checked")
+        missing.append(
+            f"that the rows are of {part.name} alone as stated: the publisher vouched, nothing was checked"
+        )
     if proof.scheme is None:
-        missing.append("the scheme of each key: tau is found when the release is made; verify the release then")
+        missing.append(
+            "the scheme of each key: tau is found when the release is made; verify the release then"
+        )
     elif not proof.complete:
-        missing.append("frequencies that were not checked: a function states the sampling probability, whatever it is")
+        missing.append(
+            "frequencies that were not checked: a function states the sampling probability, whatever it is"
+        )
     return missing
 
 
@@ -113,7 +129,9 @@ def _for_people(proof: "Proof") -> list[str]:
         _hanging("Means:     ", guess),
     ]
     if proof.scheme is None or proof.scheme.sampling is None:
-        lines.append("Scheme:    tau is found when the release is made; `dpsample verify` then proves its scheme")
+        lines.append(
+            "Scheme:    tau is found when the release is made; `dpsample verify` then proves its scheme"
+        )
     else:
         words = explain_sampling(proof.scheme.sampling, planned=True)
         lines.append(_hanging("Scheme:    ", words))
@@ -155,9 +173,14 @@ def _known(proof: "Proof") -> str:
 def _for_statisticians(proof: "Proof") -> list[str]:
     """The certificates of the scheme and of the composition, the noise of totals, and the Rényi divergences."""
     lines: list[str] = []
-    drawn = not isinstance(proof.composition, UsersCertificate) or proof.composition.discovery.method != "none"
+    drawn = (
+        not isinstance(proof.composition, UsersCertificate)
+        or proof.composition.discovery.method != "none"
+    )
     if proof.scheme is not None and drawn:
-        lines.append(_in_words(str(proof.scheme).replace(str(proof.scheme.sampling), "this scheme")))
+        lines.append(
+            _in_words(str(proof.scheme).replace(str(proof.scheme.sampling), "this scheme"))
+        )
     for spending in proof.bought:
         if spending.scale is not None:
             lines.append(f"{spending.name}: discrete Laplace noise of scale {text(spending.scale)}")
@@ -177,7 +200,11 @@ def _tightness(proof: "Proof") -> str:
         return f"{proof.keys.definition} is what the noise of the keys was chosen for"
     if isinstance(proof.composition, UsersCertificate):
         return "by the epsilon and delta of all stages together"
-    if proof.composition is None and proof.scheme and isinstance(proof.scheme.sampling, SampleAndHold):
+    if (
+        proof.composition is None
+        and proof.scheme
+        and isinstance(proof.scheme.sampling, SampleAndHold)
+    ):
         return "by epsilon and delta alone"
     if proof.composition is None:
         return "a key that is reported or not is as telling as any mechanism of this privacy: the curve is tight"
@@ -189,7 +216,9 @@ def _tightness(proof: "Proof") -> str:
 
 def _in_words(certificate: str) -> str:
     """A certificate without Python's notation: a page is signed by people."""
-    return re.sub(r"Privacy\(epsilon='([^']*)', delta='([^']*)'\)", r"epsilon \1, delta \2", certificate)
+    return re.sub(
+        r"Privacy\(epsilon='([^']*)', delta='([^']*)'\)", r"epsilon \1, delta \2", certificate
+    )
 
 
 def _hanging(label: str, words: str) -> str:

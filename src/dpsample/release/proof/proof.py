@@ -33,7 +33,9 @@ from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
 
-Scheme: TypeAlias = Callable[[], Certificate | KeyCertificate] | None  # proves the scheme; None if it is not fixed
+Scheme: TypeAlias = (
+    Callable[[], Certificate | KeyCertificate] | None
+)  # proves the scheme; None if it is not fixed
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,13 @@ class Proof:
 
 def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) -> Proof:
     """Prove a plan; `sampling` is None if tau is to follow from a sample size."""
-    bought = tuple(Spending(name, name, budget.spent_on(share), None) for name, share in budget.shares.items())
+    bought = tuple(
+        Spending(name, name, budget.spent_on(share), None) for name, share in budget.shares.items()
+    )
     scheme = None if sampling is None else partial(_certify_scheme, sampling, budget.per_key, grid)
-    return _prove(budget.privacy, bought, _Keys(budget.keys, budget.per_key, budget.max_keys), scheme)
+    return _prove(
+        budget.privacy, bought, _Keys(budget.keys, budget.per_key, budget.max_keys), scheme
+    )
 
 
 def prove_release(terms: Terms) -> Proof:
@@ -135,7 +141,9 @@ class _Keys:
         if self.discovery is not None:
             return certify_users(self.discovery, self.per_key, self.counts, self.privacy)
         if isinstance(self.per_key, ComposedSteps):
-            raise PrivacyViolation("composed steps are for discovered keys, and this release has none; do not trust it")
+            raise PrivacyViolation(
+                "composed steps are for discovered keys, and this release has none; do not trust it"
+            )
         if self.max_keys is None and self.privacy.definition is None:
             return None
         return certify_many_keys(self.per_key, self.max_keys or 1, self.privacy)
@@ -150,17 +158,23 @@ class _Keys:
 def _prove(privacy: Privacy, bought: tuple[Spending, ...], keys: _Keys, scheme: Scheme) -> Proof:
     """Prove that the keys and what was bought beside them spend no more than the privacy that is stated."""
     if privacy.less(spending.epsilon for spending in bought) != keys.privacy:
-        raise PrivacyViolation("the parts of this release do not add up to the privacy it claims; do not trust it")
+        raise PrivacyViolation(
+            "the parts of this release do not add up to the privacy it claims; do not trust it"
+        )
     composition = keys.composition()
     curve = keys.curve()
     for spending in bought:
         curve += RenyiCurve.of_epsilon(spending.epsilon)
     certificate = None if scheme is None else scheme()
     max_keys, per_key = keys.max_keys, keys.per_key
-    return Proof(privacy, keys.unit, max_keys, keys.privacy, per_key, bought, certificate, composition, curve)
+    return Proof(
+        privacy, keys.unit, max_keys, keys.privacy, per_key, bought, certificate, composition, curve
+    )
 
 
-def _certify_scheme(sampling: Sampling, per_key: PerKey, grid: int | None) -> Certificate | KeyCertificate:
+def _certify_scheme(
+    sampling: Sampling, per_key: PerKey, grid: int | None
+) -> Certificate | KeyCertificate:
     """Prove that each key is as private as its mechanism claims, in exact integers."""
     if isinstance(per_key, Privacy):
         return certify(sampling, per_key, grid)

@@ -38,8 +38,14 @@ def check_stated(terms: Terms) -> None:
         _check_stages(terms.discovery, terms.counts, terms.per_key, terms.keys_privacy)
     if terms.known is not None:
         _check_known(terms.known, terms.per_key, terms.counts)
-    if terms.discovery is not None and terms.discovery.method == "none" and not (terms.known and terms.known.only):
-        raise PrivacyViolation("keys are known or discovered; found neither; do not trust this release")
+    if (
+        terms.discovery is not None
+        and terms.discovery.method == "none"
+        and not (terms.known and terms.known.only)
+    ):
+        raise PrivacyViolation(
+            "keys are known or discovered; found neither; do not trust this release"
+        )
 
 
 # ---- totals
@@ -48,7 +54,9 @@ def check_stated(terms: Terms) -> None:
 def _check_size(stated: RealizedSize, sampling: Sampling, changes: int, unit: str) -> None:
     """The weights' noise is for the scheme of the sample, and tau follows from what it gave."""
     if not isinstance(sampling, Ppswor | Priority):
-        raise PrivacyViolation("a sample of a chosen size has a tau; found none; do not trust this release")
+        raise PrivacyViolation(
+            "a sample of a chosen size has a tau; found none; do not trust this release"
+        )
     size = SampleSize(stated.wanted, sampling.name, sampling.power, sampling.cap)
     _check_noise("sample size", stated.weights, size.sensitivity * changes, size.unit, unit)
     if size.sampling(stated.weights) != sampling:
@@ -57,7 +65,9 @@ def _check_size(stated: RealizedSize, sampling: Sampling, changes: int, unit: st
         )
 
 
-def _check_totals(total: Total | None, dropped: Total | None, max_keys: int | None, unit: str) -> None:
+def _check_totals(
+    total: Total | None, dropped: Total | None, max_keys: int | None, unit: str
+) -> None:
     """The total of elements, or of the keys that users kept and dropped: each has half of what both cost."""
     if total is not None:
         _check_noise("total", total, Fraction(max_keys or 1), Fraction(1), unit)
@@ -102,7 +112,9 @@ def _check_known(known: Known, each: PerKey, counts: Counts | None) -> None:
     """Known keys are counted, or so much is added to their frequencies that they are reported with certainty."""
     reported = counts is not None if known.added is None else known.added >= added_to_known(each)
     if not reported:
-        raise PrivacyViolation("known keys are reported with certainty; found other terms; do not trust this release")
+        raise PrivacyViolation(
+            "known keys are reported with certainty; found other terms; do not trust this release"
+        )
 
 
 # ---- users without a contribution bound
@@ -111,9 +123,13 @@ def _check_known(known: Known, each: PerKey, counts: Counts | None) -> None:
 def _check_stages(discovery: Discovery, counts: Counts | None, each: PerKey, left: Privacy) -> None:
     """Discovery and counts have what the look and the total leave; their Gaussian noise is what would be drawn."""
     if discovery.method == "many-keys" and discovery.look is None:
-        raise PrivacyViolation("many keys are looked for after a look; found none; do not trust this release")
+        raise PrivacyViolation(
+            "many keys are looked for after a look; found none; do not trust this release"
+        )
     if discovery.method == "none" and discovery.look is not None:
-        raise PrivacyViolation("known keys alone need no look; found one; do not trust this release")
+        raise PrivacyViolation(
+            "known keys alone need no look; found one; do not trust this release"
+        )
     if not discovery.follows:
         raise PrivacyViolation(
             "keys are found in the way that fills more, by the noisy numbers that were paid for; found another way; do "
@@ -152,7 +168,9 @@ def _check_count_noise(counts: Counts, left: Privacy) -> None:
     lengths = {name: part.length for name, part in noise.items()}
     nothing_found = set(lengths.values()) == {1}  # then all noise is in units of one
     if not nothing_found:
-        _check_lengths(lengths, {name: square * share for name, share in shares.items()}, len(counts.groups))
+        _check_lengths(
+            lengths, {name: square * share for name, share in shares.items()}, len(counts.groups)
+        )
     for name, share in shares.items():
         if noise[name] != planned_noise(square * share, aside, lengths[name]):
             raise _wrong_noise(f"another table for {name!r}")

@@ -41,17 +41,25 @@ def assigned(
         raise nobody_refusal()
     first = positioned(table.schema.empty_table() if prior is None else prior, table.schema)
     engine.fill(table)
-    read = table if keep_pairs else replace(table, amounts=(), units=[])  # amounts are for the pairs
+    read = (
+        table if keep_pairs else replace(table, amounts=(), units=[])
+    )  # amounts are for the pairs
     user_salt, key_salt = salts(coins)
     name = engine.name()
-    with ExitStack() as undo:  # what is put aside is forgotten with the source, or at once if anything fails
+    with (
+        ExitStack() as undo
+    ):  # what is put aside is forgotten with the source, or at once if anything fails
         undo.callback(engine.drop, name)
         codes = number_keys(engine, read, name, key_salt, first)
         rows = f"SELECT {', '.join(['u', 'name', *read.amount_names])} FROM ({codes.pairs})"
-        pairs = sorted_pairs(engine, rows, table.objects, user_salt, codes.keys, read.amounts, codes.of)
+        pairs = sorted_pairs(
+            engine, rows, table.objects, user_salt, codes.keys, read.amounts, codes.of
+        )
         every = None
         if keep_pairs:
-            every = AllPairs(table, codes, PairsFile(engine.file(), codes.keys, columns_beside(table)))
+            every = AllPairs(
+                table, codes, PairsFile(engine.file(), codes.keys, columns_beside(table))
+            )
             undo.callback(every.file.path.unlink, missing_ok=True)
             with every.file.writing() as write:
                 units, sizes = _placed(_written(pairs, write), codes.keys, cap)

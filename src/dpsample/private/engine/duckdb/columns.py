@@ -14,7 +14,16 @@ from dpsample.sql import quoted_text
 
 _PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "timestamp", "timestamp with time zone"}
 _PLAIN |= {"timestamp_s", "timestamp_ms", "timestamp_ns"}
-_INTEGERS = {"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint"}
+_INTEGERS = {
+    "tinyint",
+    "smallint",
+    "integer",
+    "bigint",
+    "utinyint",
+    "usmallint",
+    "uinteger",
+    "ubigint",
+}
 _PART_TYPES = {  # the types that the column of a part can have
     **dict.fromkeys(_INTEGERS, pa.int64()),
     "ubigint": pa.uint64(),
@@ -63,7 +72,11 @@ def key_sql(name: str, column: str, kind: Any, form: Form, role: str = "key") ->
     if family in _PLAIN | _INTEGERS:
         return column
     what = "floats" if family in ("float", "double") else ""
-    what = "nested values" if family in ("list", "array", "struct", "map", "union", "variant") else what
+    what = (
+        "nested values"
+        if family in ("list", "array", "struct", "map", "union", "variant")
+        else what
+    )
     raise type_refusal(name, f"type {family}", what, role)
 
 
@@ -92,7 +105,9 @@ def json_faults(column: str, place: int, role: str = "key") -> list[tuple[str, s
     faults = [(f"json_type({column}) IN ('OBJECT', 'ARRAY')", f"nested{user}:{place}")]
     if user:
         number = f"json_type({column}) = 'DOUBLE' AND NOT regexp_full_match({column} ->> '$', '-?[0-9]+')"
-        exact = f"({column} ->> '$') LIKE '%.0' AND abs(TRY_CAST({column} ->> '$' AS DOUBLE)) < {2**53}"
+        exact = (
+            f"({column} ->> '$') LIKE '%.0' AND abs(TRY_CAST({column} ->> '$' AS DOUBLE)) < {2**53}"
+        )
         faults.append((f"{number} AND NOT ({exact})", f"inexact{user}:{place}"))
     return faults
 
@@ -114,7 +129,14 @@ def amount_sql(amount: Amount, column: str, kind: Any, form: Form) -> str:
     NULL, NaN, infinite values and text that is no number count 0: an error would tell of them.
     """
     family = str(kind.id)
-    if form == "typed" and family not in _INTEGERS | {"hugeint", "uhugeint", "float", "double", "decimal", "boolean"}:
+    if form == "typed" and family not in _INTEGERS | {
+        "hugeint",
+        "uhugeint",
+        "float",
+        "double",
+        "decimal",
+        "boolean",
+    }:
         raise amount_refusal(str(amount.column), f"type {family}")
     value = f"{column} ->> '$'" if form == "json" else column
     number = f"TRY_CAST({value} AS DOUBLE)"

@@ -13,7 +13,12 @@ from dpsample.accounting.parts import Part
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.private.engine.columns import part_family, require_plain, shaped
 from dpsample.private.engine.duckdb.columns import frequency_faults, number_family
-from dpsample.private.engine.errors import FREQUENCY_FAULTS, amount_refusal, refusal_of_code, type_refusal
+from dpsample.private.engine.errors import (
+    FREQUENCY_FAULTS,
+    amount_refusal,
+    refusal_of_code,
+    type_refusal,
+)
 from dpsample.private.sources.source import Source
 from dpsample.sql import quoted_name, quoted_text
 
@@ -35,19 +40,29 @@ class Database:
             self._query = str(source.options["query"]).strip().rstrip(";")
             self._item = f"({self._query}\n) AS source_rows"
         else:
-            self._item = ".".join(quoted_name(part) for part in str(source.options.get("table")).split(".", 1))
+            self._item = ".".join(
+                quoted_name(part) for part in str(source.options.get("table")).split(".", 1)
+            )
         [schema, *_] = self._run(f"SELECT * FROM {self._item} LIMIT 0")
         source.require(schema.names)
         self._family = "stored"  # SQLite's columns hold values of any type
         if not self._sqlite and source.frequency is not None:
             self._family = self._number(schema.field(source.frequency))
         self._names = [*source.key_columns, *([] if source.user is None else [source.user])]
-        kinds = self._declared_sqlite() if self._sqlite else [self._declared(schema.field(n)) for n in self._names]
+        kinds = (
+            self._declared_sqlite()
+            if self._sqlite
+            else [self._declared(schema.field(n)) for n in self._names]
+        )
         for name, (kind, _) in zip(self._names, kinds, strict=True):
             require_plain(name, kind, self._role(name))
         self.types = [kind for kind, _ in kinds]
-        self._keys = [sql for _, sql in kinds]  # compared byte by byte, whatever the column's own collation
-        self._sums = [self._summed(schema.field(a.column)) for a in source.amounts if a.column is not None]
+        self._keys = [
+            sql for _, sql in kinds
+        ]  # compared byte by byte, whatever the column's own collation
+        self._sums = [
+            self._summed(schema.field(a.column)) for a in source.amounts if a.column is not None
+        ]
         if source.part is not None:
             self._item = f"(SELECT * FROM {self._item} WHERE {self._in_part(source.part, schema)}) AS part_rows"
         if self._sqlite:
@@ -96,7 +111,11 @@ class Database:
     def _summed(self, column: pa.Field) -> str:
         """SQL of a column that is summed, as a float; NULL where a number is none, which a cast would refuse."""
         declared = _postgres_type(column)
-        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or declared == "numeric"
+        plain = (
+            pa.types.is_integer(column.type)
+            or pa.types.is_floating(column.type)
+            or declared == "numeric"
+        )
         if not self._sqlite and not plain:
             raise amount_refusal(column.name, f"type {column.type}")
         name = quoted_name(column.name)
@@ -151,7 +170,10 @@ class Database:
         for name, kind in zip(self._names, self.types, strict=True):
             column = quoted_name(name)
             stored = ", ".join(f"'{word}'" for word in ("null", *_STORED[kind][0]))
-            chosen += [f"max(typeof({column}) = 'real')", f"max(typeof({column}) NOT IN ({stored}))"]
+            chosen += [
+                f"max(typeof({column}) = 'real')",
+                f"max(typeof({column}) NOT IN ({stored}))",
+            ]
         [_, batch, *_] = self._run(f"SELECT {', '.join(chosen)} FROM {self._item}")
         present = [bool(column[0].as_py()) for column in batch.columns]
         for i, (name, kind) in enumerate(zip(self._names, self.types, strict=True)):
@@ -206,7 +228,9 @@ class Database:
             return
         except DpsampleError:
             raise
-        except Exception as error:  # of ADBC, Arrow or the system: their messages quote statements and values
+        except (
+            Exception
+        ) as error:  # of ADBC, Arrow or the system: their messages quote statements and values
             problem = self._refusal(error)
         raise problem
 
@@ -216,7 +240,10 @@ class Database:
         with contextlib.suppress(ImportError):
             driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
         if driver is None:
-            raise InvalidValue(f"the ADBC driver of {name} is not installed", f"run: pip install 'dpsample[{name}]'")
+            raise InvalidValue(
+                f"the ADBC driver of {name} is not installed",
+                f"run: pip install 'dpsample[{name}]'",
+            )
         if not self._sqlite:
             return driver.connect(self._source.data)
         path = self._source.data.partition(":///")[2]
@@ -230,22 +257,29 @@ class Database:
     def _refusal(self, error: Exception) -> DpsampleError:
         # of SQLite's and libpq's messages only the beginning: the rest may quote rows
         state, message = getattr(error, "sqlstate", None) or "", str(error)
-        unprepared = message.partition("[SQLite] Failed to prepare query: ")[2] if self._sqlite else ""
+        unprepared = (
+            message.partition("[SQLite] Failed to prepare query: ")[2] if self._sqlite else ""
+        )
         where = self._source.location
         if self._sqlite and message == "IO: Failed to step query: integer overflow":
             return refusal_of_code("sum")
         if state == "42P01" or unprepared.startswith("no such table"):
-            return InvalidValue(f"{where} has no table of that name", "check the table's name and schema")
+            return InvalidValue(
+                f"{where} has no table of that name", "check the table's name and schema"
+            )
         if state == "42703" or unprepared.startswith("no such column"):
             return InvalidValue(f"{where} has no column of a name in the query", "check the query")
         if state == "42501":
             return InvalidValue(f"{where} does not permit reading the table", "ask for permission")
         if message.startswith("IO: [libpq] Failed to connect") or state.startswith(("08", "28")):
             return InvalidValue(
-                f"{where} did not accept a connection", "check the server, the database, the user and the password"
+                f"{where} did not accept a connection",
+                "check the server, the database, the user and the password",
             )
         code = f" (SQLSTATE {state})" if state else ""
-        return InvalidValue(f"{where} could not answer the query{code}", "try it in the database's own shell")
+        return InvalidValue(
+            f"{where} could not answer the query{code}", "try it in the database's own shell"
+        )
 
 
 def _postgres_type(column: pa.Field) -> str:

@@ -70,11 +70,16 @@ class DuckDB(Statements):
         in_order: bool = False,
     ) -> None:
         self.memory_limit = None if memory_limit is None else _bytes(memory_limit)
-        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        if threads is not None and (
+            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
+        ):
             raise InvalidValue(
-                f"`threads` must be a whole number from 1, not {threads!r}", "leave it out to use every core"
+                f"`threads` must be a whole number from 1, not {threads!r}",
+                "leave it out to use every core",
             )
-        if temp_dir is not None and not (os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK)):
+        if temp_dir is not None and not (
+            os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK)
+        ):
             raise InvalidValue(
                 f"`temp_dir` must be a folder that can be written to, and {os.fspath(temp_dir)!r} is none",
                 "make it, or choose another",
@@ -123,7 +128,9 @@ class DuckDB(Statements):
         """Whether rows are the same whenever they are read: what can be read only once is kept in a table."""
         return True
 
-    def aggregated(self, source: Source, known: pa.Table | None = None, only: bool = False) -> Iterator[pa.RecordBatch]:
+    def aggregated(
+        self, source: Source, known: pa.Table | None = None, only: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
 
         NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
@@ -149,7 +156,10 @@ class DuckDB(Statements):
             listed = f"({', '.join(table.keys)}) {'NOT ' if outside else ''}IN (SELECT {table.names} FROM {name})"
             made = copy(source)
             objects = {**table.objects, name: lambda: _listed(keys, table)}
-            self.tables.add(made, replace(table, objects=objects, chosen=f"{nulls} OR {listed}", size=lambda: None))
+            self.tables.add(
+                made,
+                replace(table, objects=objects, chosen=f"{nulls} OR {listed}", size=lambda: None),
+            )
             return made
 
         return self._ask(source, restrict)
@@ -160,7 +170,9 @@ class DuckDB(Statements):
         A NULL key is refused when it is met.
         """
         if source.aggregated:
-            raise InvalidValue("a source with frequencies has no rows of single elements", "read it aggregated")
+            raise InvalidValue(
+                "a source with frequencies has no rows of single elements", "read it aggregated"
+            )
         return self._read(source, self._elements, frequency=False)
 
     def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -189,7 +201,9 @@ class DuckDB(Statements):
 
         return self._ask(source, answer)
 
-    def weighed(self, source: Source, weigh: Callable[[Ints], int]) -> tuple[Iterator[pa.RecordBatch], int]:
+    def weighed(
+        self, source: Source, weigh: Callable[[Ints], int]
+    ) -> tuple[Iterator[pa.RecordBatch], int]:
         """Aggregate into a temporary table; return its rows, in the order of keys, and the sum of their weights."""
         total = 0
 
@@ -204,7 +218,9 @@ class DuckDB(Statements):
         first = next(rows, None)  # everything was read by then
         return (iter(()) if first is None else chain([first], rows)), total
 
-    def bounded(self, source: Source, limit: int, coins: CoinSource, rereads: bool = True) -> Source:
+    def bounded(
+        self, source: Source, limit: int, coins: CoinSource, rereads: bool = True
+    ) -> Source:
         """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
 
         What is kept is in a table of its own, which is read as often as needed.
@@ -237,7 +253,9 @@ class DuckDB(Statements):
         also written to a temporary file.
         """
         require_cap(cap)
-        return self._ask(source, lambda table: assigned(self, source, table, cap, coins, prior, keep_pairs))
+        return self._ask(
+            source, lambda table: assigned(self, source, table, cap, coins, prior, keep_pairs)
+        )
 
     def filled(self, given: Assigned, most: int, full: int, coins: CoinSource) -> int:
         """Return the sum over keys of min(`full`, users who keep the key): one pass over the file of pairs."""
@@ -257,7 +275,9 @@ class DuckDB(Statements):
         """Remove the file of some pairs."""
         pairs.data.path.unlink(missing_ok=True)
 
-    def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def sort(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes.
 
         >>> batch = pa.record_batch({"key": ["é", "b", "B"]})
@@ -281,7 +301,10 @@ class DuckDB(Statements):
     # ---- how it is done
 
     def _aggregated(
-        self, table: "Table", join: "Callable[[str, bool, str], str] | None" = None, only: bool = False
+        self,
+        table: "Table",
+        join: "Callable[[str, bool, str], str] | None" = None,
+        only: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         def grouped(rows: str, condition: str = "true") -> str:
             if join is None:
@@ -332,7 +355,9 @@ class DuckDB(Statements):
         length = " + ".join(table.lengths) or "0"
         first = f"SELECT {length} AS n FROM {table.item} LIMIT 10000"
         [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
-        rows = None if table.text is None else int(table.text / (size + 1))  # at most, unless the first keys are long
+        rows = (
+            None if table.text is None else int(table.text / (size + 1))
+        )  # at most, unless the first keys are long
         memory = self._distinct(table, rows) * (_GROUP + size)
         return 1 + int(memory) // (2 * share_of(self.memory_limit))
 
@@ -359,7 +384,9 @@ class DuckDB(Statements):
         first = f"SELECT {table.named_keys} FROM {table.item} LIMIT {_PREFIX}"
         frequencies = f"SELECT count(*) AS f FROM ({first}) GROUP BY {table.names}"
         numbers = "count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), coalesce(sum(f), 0)::BIGINT"
-        [(distinct, once, twice, seen)] = self.run(f"SELECT {numbers} FROM ({frequencies})", table.objects)
+        [(distinct, once, twice, seen)] = self.run(
+            f"SELECT {numbers} FROM ({frequencies})", table.objects
+        )
         if seen < _PREFIX:
             return int(distinct)
         population = float(distinct + once * (once - 1) / (2 * (twice + 1)))
@@ -401,7 +428,11 @@ class DuckDB(Statements):
     ) -> Iterator[pa.RecordBatch]:
         def batches() -> Iterator[pa.RecordBatch]:
             table = self.tables.open(source)
-            schema = table.schema.append(pa.field("frequency", pa.int64())) if frequency else table.schema
+            schema = (
+                table.schema.append(pa.field("frequency", pa.int64()))
+                if frequency
+                else table.schema
+            )
             schema = schema.append(pa.field("known", pa.bool_())) if known else schema
             for batch in produce(table):
                 keys = shaped(batch, schema)
@@ -430,11 +461,14 @@ def _bytes(limit: str | int) -> int:
     powers = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", str(limit).strip().lower())
     if match is None or isinstance(limit, bool):
-        raise InvalidValue(f"`memory_limit` must be a number of bytes, not {limit!r}", "write one such as '1GB'")
+        raise InvalidValue(
+            f"`memory_limit` must be a number of bytes, not {limit!r}", "write one such as '1GB'"
+        )
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** powers[match[2]])
     if size < _LEAST:
         raise InvalidValue(
-            f"`memory_limit` must be at least {_LEAST // 10**6}MB, not {limit!r}", "choose a larger one, or none"
+            f"`memory_limit` must be at least {_LEAST // 10**6}MB, not {limit!r}",
+            "choose a larger one, or none",
         )
     return size
 

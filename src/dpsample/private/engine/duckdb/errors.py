@@ -19,7 +19,15 @@ from dpsample.private.engine.errors import MARK, refusal_of_mark
 _T = TypeVar("_T")
 
 # Of DuckDB, Arrow and the system. Other classes may be those of the caller, whose generator of keys failed.
-_ERRORS = (duckdb.Error, pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError, MemoryError)
+_ERRORS = (
+    duckdb.Error,
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    zlib.error,
+    UnicodeError,
+    MemoryError,
+)
 
 
 def raise_sql(code: str) -> str:
@@ -56,12 +64,18 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
     if isinstance(error, duckdb.InterruptException):
         return KeyboardInterrupt()
     if _is_out_of_space(error):
-        return SystemFailure("the disk has no room left for temporary files", "free some, or choose another `temp_dir`")
+        return SystemFailure(
+            "the disk has no room left for temporary files",
+            "free some, or choose another `temp_dir`",
+        )
     if is_out_of_memory(error) or isinstance(error, MemoryError):
         return SystemFailure(
-            "the work does not fit into the memory limit", "raise or set `memory_limit`, or use fewer `threads`"
+            "the work does not fit into the memory limit",
+            "raise or set `memory_limit`, or use fewer `threads`",
         )
-    if isinstance(error, duckdb.FatalException):  # DuckDB does nothing more after an error inside itself
+    if isinstance(
+        error, duckdb.FatalException
+    ):  # DuckDB does nothing more after an error inside itself
         return SystemFailure(
             f"DuckDB stopped at a fault of {location}, or of a source before it",
             "check the files, and use a new engine",
@@ -74,10 +88,12 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
         )
     if line := _BROKEN_JSON.match(message):
         return InvalidValue(
-            f"{location} has a broken line of JSON near line {line[1]}", "write one object on each line"
+            f"{location} has a broken line of JSON near line {line[1]}",
+            "write one object on each line",
         )
     return InvalidValue(
-        f"{location} is not whole and readable ({type(error).__name__})", "check the file, or write it anew"
+        f"{location} is not whole and readable ({type(error).__name__})",
+        "check the file, or write it anew",
     )
 
 
@@ -99,7 +115,9 @@ def called(work: Callable[[], _T]) -> _T:
     raise duckdb.Error(name)
 
 
-def translated(produce: Callable[[], Iterator[_T]], location: str, columns: Sequence[str]) -> Iterator[_T]:
+def translated(
+    produce: Callable[[], Iterator[_T]], location: str, columns: Sequence[str]
+) -> Iterator[_T]:
     """Yield from an iterator; an error of DuckDB or Arrow is replaced, and not even kept as a context."""
     iterator = produce()
     while True:

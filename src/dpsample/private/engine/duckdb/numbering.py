@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
 _HELD = 1 << 24  # keys whose hashes are held, at most; each takes up to 16 bytes, less than a join
-_LIMIT_EACH = 200  # bytes of a memory limit that each of these keys needs: hashes take a twelfth of the limit
+_LIMIT_EACH = (
+    200  # bytes of a memory limit that each of these keys needs: hashes take a twelfth of the limit
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +68,9 @@ class HashedCodes(Codes):
         hashes = np.sort(hashes)
         if (hashes[1:] == hashes[:-1]).any():
             return None
-        first_bits = len(hashes).bit_length()  # one or two beginnings for each key: more would leave the cache
+        first_bits = len(
+            hashes
+        ).bit_length()  # one or two beginnings for each key: more would leave the cache
         shift = 64 - first_bits
         counts = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << first_bits)
         first = (counts.cumsum() - counts).astype(np.int32)
@@ -81,7 +85,10 @@ class HashedCodes(Codes):
                 return codes
             codes[wrong] += 1
             wrong = wrong[self.hashes.take(codes[wrong], mode="clip") != names[wrong]]
-        raise InvalidValue("the source changed while it was read", "release a copy of it, or wait until it is written")
+        raise InvalidValue(
+            "the source changed while it was read",
+            "release a copy of it, or wait until it is written",
+        )
 
     def names(self, codes: Ints) -> NDArray[Any]:
         """Return the names of codes."""
@@ -102,7 +109,10 @@ def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.
             keys = f"{keys} LEFT JOIN prior USING ({table.names})"
             by = f"position NULLS LAST, {by}"
         elif parts == 1:
-            engine.run(f"CREATE OR REPLACE TABLE {into} AS SELECT {table.names}, kh AS name FROM ({keys})", objects)
+            engine.run(
+                f"CREATE OR REPLACE TABLE {into} AS SELECT {table.names}, kh AS name FROM ({keys})",
+                objects,
+            )
             hashed = _hashed(engine, into, f"SELECT *, {order} AS name FROM ({table.all_pairs})")
             if hashed is not None:
                 return hashed
@@ -110,9 +120,13 @@ def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.
         number, statement = 0, f"CREATE OR REPLACE TABLE {into} AS"
         for condition in _conditions(parts, len(prior) > 0):
             name = f"{number} + row_number() OVER (ORDER BY {by}) - 1 AS name"
-            engine.run(f"{statement} SELECT {table.names}, {name} FROM ({keys}) WHERE {condition}", objects)
+            engine.run(
+                f"{statement} SELECT {table.names}, {name} FROM ({keys}) WHERE {condition}", objects
+            )
             number, statement = engine.size(into), f"INSERT INTO {into}"
-        return Codes(into, number, f"SELECT * FROM ({table.all_pairs}) JOIN {into} USING ({table.names})")
+        return Codes(
+            into, number, f"SELECT * FROM ({table.all_pairs}) JOIN {into} USING ({table.names})"
+        )
 
     return in_parts(make)
 
@@ -132,4 +146,8 @@ def _conditions(parts: int, prior: bool) -> list[str]:
     if parts == 1:
         return ["true"]
     ranges = ranges_sql("kh", parts)
-    return ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges)] if prior else ranges
+    return (
+        ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges)]
+        if prior
+        else ranges
+    )

@@ -14,7 +14,9 @@ from dpsample.scheme.sampling import Ints
 _T = TypeVar("_T")
 Numbers = NDArray[np.uint64]
 
-_MOST_PARTS = 1024  # beyond it, more parts would not help: DuckDB needs some memory for each statement
+_MOST_PARTS = (
+    1024  # beyond it, more parts would not help: DuckDB needs some memory for each statement
+)
 
 # Shifts and odd factors of a function that mixes 64 bits: Stafford's variant 13 of MurmurHash3's, as in SplitMix64.
 _MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -47,7 +49,10 @@ def ranges_sql(column: str, parts: int) -> list[str]:
 'h BETWEEN 9223372036854775808::UBIGINT AND 18446744073709551615::UBIGINT']
     """
     starts = [(part << 64) // parts for part in range(parts + 1)]
-    return [f"{column} BETWEEN {start}::UBIGINT AND {end - 1}::UBIGINT" for start, end in pairwise(starts)]
+    return [
+        f"{column} BETWEEN {start}::UBIGINT AND {end - 1}::UBIGINT"
+        for start, end in pairwise(starts)
+    ]
 
 
 def in_parts(work: Callable[[int], _T]) -> _T:

@@ -124,12 +124,18 @@ def _select_pairs(engine: "DuckDB", every: AllPairs, wanted: pa.Table, to: Pairs
             positions = position[codes]
             kept = np.flatnonzero(positions >= 0)
             user = numbered(begins)[kept]
-            write(np.diff(user, prepend=0) > 0, positions[kept].astype(np.int64), *(column[kept] for column in more))
+            write(
+                np.diff(user, prepend=0) > 0,
+                positions[kept].astype(np.int64),
+                *(column[kept] for column in more),
+            )
 
 
 def _positions(engine: "DuckDB", every: AllPairs, wanted: pa.Table) -> Ints:
     """The position of each code, or -1 where its key is not wanted."""
-    joined = f"SELECT name, position FROM {every.codes.table} JOIN wanted USING ({every.table.names})"
+    joined = (
+        f"SELECT name, position FROM {every.codes.table} JOIN wanted USING ({every.table.names})"
+    )
     # of the shortest type: a position is looked up for every pair, and fewer bytes stay in the cache
     position = np.full(every.codes.keys, -1, np.min_scalar_type(-wanted.num_rows - 1))
     for batch in engine.stream(joined, {"wanted": lambda: wanted}):
@@ -144,7 +150,9 @@ def filled(every: AllPairs, most: int, full: int, coins: Coins) -> int:
     for begins, codes, *_ in every.file.read():
         users = int(np.count_nonzero(begins))
         kept = codes[kept_rows(begins, most, coins.first(users))]
-        ones = np.ones(len(kept), users_of.dtype)  # with two types, `add.at` takes forty times as long
+        ones = np.ones(
+            len(kept), users_of.dtype
+        )  # with two types, `add.at` takes forty times as long
         np.add.at(users_of, kept, ones)
     return int(np.minimum(users_of, full).sum(dtype=np.int64))
 

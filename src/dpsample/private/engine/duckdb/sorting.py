@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
 _HELD = 24 << 20  # bytes of pairs that are sorted at once; sorting takes about four times as many
-_ROWS = 1 << 19  # rows that are divided at once: with fewer, parts are in many small pieces, each with its own price
+_ROWS = (
+    1 << 19
+)  # rows that are divided at once: with fewer, parts are in many small pieces, each with its own price
 _BITS = 8  # of hashes by which rows are divided at once: 256 parts
 _DIVISIONS = 2  # at most; after two, a part is larger than `_HELD` only with 10**11 rows, or with users of millions
 _BUFFER = 1 << 20  # bytes that are written to a file at once
@@ -62,7 +64,11 @@ def sorted_pairs(
     )
     bits = codes.bit_length()
     for part, known in _parts(engine, pieces, 0):
-        yield _summed_pairs(part, known, bits, amounts) if amounts else _distinct_pairs(part, known, bits)
+        yield (
+            _summed_pairs(part, known, bits, amounts)
+            if amounts
+            else _distinct_pairs(part, known, bits)
+        )
 
 
 def _hashed(table: pa.Table, salt: int, code_of: Callable[[Any], Any]) -> pa.RecordBatch:
@@ -101,7 +107,9 @@ def _parts(engine: "DuckDB", pieces: Pieces, known: int) -> Iterator[tuple[pa.Re
             return
         held = [_once(joined(held))]
         size = held[0].nbytes
-        most = max(most, 2 * size)  # rows that all differ are not looked through again for each piece
+        most = max(
+            most, 2 * size
+        )  # rows that all differ are not looked through again for each piece
     if held:
         yield joined(held), known
 
@@ -110,10 +118,14 @@ def _once(rows: pa.RecordBatch) -> pa.RecordBatch:
     return each_pair_once(rows, len(_amounts(rows)))
 
 
-def _divided(engine: "DuckDB", pieces: Iterable[pa.RecordBatch], known: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _divided(
+    engine: "DuckDB", pieces: Iterable[pa.RecordBatch], known: int
+) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Divide rows by the next bits of their hashes, in a file; then divide each part."""
     path = engine.file()
-    places = [list[tuple[int, int]]() for _ in range(1 << _BITS)]  # of each part: where its messages begin, their sizes
+    places = [
+        list[tuple[int, int]]() for _ in range(1 << _BITS)
+    ]  # of each part: where its messages begin, their sizes
     end = 0
     with path.open("w+b", buffering=_BUFFER) as file:
         path.unlink()  # the content lives as long as the file is open
@@ -127,7 +139,9 @@ def _divided(engine: "DuckDB", pieces: Iterable[pa.RecordBatch], known: int) -> 
         file.flush()
         for own_places in places:
             messages = (os.pread(file.fileno(), size, start) for start, size in own_places)
-            yield from _parts(engine, (_read(message, rows.schema) for message in messages), known + _BITS)
+            yield from _parts(
+                engine, (_read(message, rows.schema) for message in messages), known + _BITS
+            )
 
 
 def _read(message: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -165,7 +179,9 @@ def _summed_pairs(rows: pa.RecordBatch, known: int, bits: int, amounts: Sequence
     by_pair = _order(pairs, int(pairs[-1]).bit_length())
     pairs, places = pairs[by_pair], by_user[by_pair]
     values = [amount.to_numpy()[places] for amount in _amounts(rows)]
-    marks = _hashes(rows)[places].astype(np.uint32)  # the last bits of a hash, which follow from the user alone
+    marks = _hashes(rows)[places].astype(
+        np.uint32
+    )  # the last bits of a hash, which follow from the user alone
     first = _changes(pairs)
     summed = summed_rows(first, (pairs, marks, *values), len(values))
     pairs, *others = cut_off(summed, amounts)

@@ -36,7 +36,9 @@ class Statements:
         self._temp = TemporaryFolder(temp_dir)
         self._connection: duckdb.DuckDBPyConnection | None = None
         try:
-            self._connection = duckdb.connect(":memory:", config={**config, "temp_directory": self._temp.path})
+            self._connection = duckdb.connect(
+                ":memory:", config={**config, "temp_directory": self._temp.path}
+            )
         finally:
             if self._connection is None:
                 self._temp.remove()
@@ -61,7 +63,9 @@ class Statements:
             rows: list[Any] = _waited(cursor, lambda: cursor.execute(sql).fetchall())
             return rows
 
-    def stream(self, sql: str, objects: Objects | None = None, rows: int = _BATCH) -> Iterator[pa.RecordBatch]:
+    def stream(
+        self, sql: str, objects: Objects | None = None, rows: int = _BATCH
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the result of a query, batch by batch, of up to so many rows."""
         with self._cursor(objects) as cursor:
             reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(rows))
@@ -108,7 +112,10 @@ class Statements:
 
     def spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
         """Put batches into a new table, which may spill, with columns c0, c1, ...; return the number of rows."""
-        self.run(f"CREATE TABLE {name} AS SELECT * FROM empty", {"empty": lambda: numbered(schema.empty_table())})
+        self.run(
+            f"CREATE TABLE {name} AS SELECT * FROM empty",
+            {"empty": lambda: numbered(schema.empty_table())},
+        )
         return self.insert(name, batches)
 
     def insert(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:

@@ -42,16 +42,26 @@ class Table:
     keys: list[str]
     frequency: str | None = None  # a whole number, or NULL where a fault is
     user: str | None = None
-    faults: list[tuple[str, str]] = field(default_factory=list)  # condition on a row -> why it is refused
+    faults: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # condition on a row -> why it is refused
     drop_null: bool = False
     objects: Objects = field(default_factory=dict)  # what `origin` names
-    pending: tuple[pa.Schema, Iterator[pa.RecordBatch]] | None = None  # what is still to be put into `origin`
-    unseen: list[Callable[[], None]] = field(default_factory=list)  # looks to be taken before the first row
-    elements: Callable[[], Iterator[pa.RecordBatch]] | None = None  # a way of its own to the elements
+    pending: tuple[pa.Schema, Iterator[pa.RecordBatch]] | None = (
+        None  # what is still to be put into `origin`
+    )
+    unseen: list[Callable[[], None]] = field(
+        default_factory=list
+    )  # looks to be taken before the first row
+    elements: Callable[[], Iterator[pa.RecordBatch]] | None = (
+        None  # a way of its own to the elements
+    )
     size: Callable[[], int | None] = lambda: None
     text: int | None = None  # bytes of text files, whose number of rows is not known
     part: str | None = None  # condition that a row is in the part that is read
-    chosen: str | None = None  # condition that a row is one of those that are read, in a part or not
+    chosen: str | None = (
+        None  # condition that a row is one of those that are read, in a part or not
+    )
     forget_more: Callable[[], None] = lambda: None  # lets go of what was put aside with it
     amounts: tuple[Amount, ...] = ()
     units: list[str] = field(default_factory=list)  # of a row's amounts: SQL of whole numbers
@@ -59,8 +69,14 @@ class Table:
     @property
     def item(self) -> str:
         """The rows as a FROM item: all of `origin`, or those of the part."""
-        conditions = [f"({condition})" for condition in (self.part, self.chosen) if condition is not None]
-        return f"(SELECT * FROM {self.origin} WHERE {' AND '.join(conditions)})" if conditions else self.origin
+        conditions = [
+            f"({condition})" for condition in (self.part, self.chosen) if condition is not None
+        ]
+        return (
+            f"(SELECT * FROM {self.origin} WHERE {' AND '.join(conditions)})"
+            if conditions
+            else self.origin
+        )
 
     @property
     def names(self) -> str:
@@ -82,7 +98,11 @@ class Table:
     @property
     def rows(self) -> str:
         """The checked rows: k0, k1, ... and, unless they are raw, f."""
-        return self._checked(self.named_keys if self.frequency is None else f"{self.named_keys}, {self.frequency} AS f")
+        return self._checked(
+            self.named_keys
+            if self.frequency is None
+            else f"{self.named_keys}, {self.frequency} AS f"
+        )
 
     @property
     def pairs(self) -> str:
@@ -103,13 +123,17 @@ class Table:
     def _checked(self, chosen: str) -> str:
         """SQL of the rows without NULL and faults; others are refused, or left out."""
         cases = list[str]()
-        if self.part is not None:  # once more: DuckDB may check rows before it leaves other parts out
+        if (
+            self.part is not None
+        ):  # once more: DuckDB may check rows before it leaves other parts out
             cases.append(f"WHEN ({self.part}) IS NOT TRUE THEN false")
         needed = [(sql, f"null:{i}") for i, sql in enumerate(self.keys)]
         if self.user is not None:
             needed.append((self.user, f"nobody:{len(self.keys)}"))
         for sql, code in needed:
-            cases.append(f"WHEN {sql} IS NULL THEN {'false' if self.drop_null else raise_sql(code)}")
+            cases.append(
+                f"WHEN {sql} IS NULL THEN {'false' if self.drop_null else raise_sql(code)}"
+            )
         for condition, code in self.faults:
             cases.append(f"WHEN {condition} THEN {raise_sql(code)}")
         return f"SELECT {chosen} FROM {self.item} WHERE CASE {' '.join(cases)} ELSE true END"
@@ -154,7 +178,10 @@ class Tables:
     def open(self, source: Source) -> Table:
         """Return a source's table, opened and checked the first time."""
         if id(source) not in self._known:
-            self._known[id(source)] = source, self._make(source)  # the source is kept, so that its id is
+            self._known[id(source)] = (
+                source,
+                self._make(source),
+            )  # the source is kept, so that its id is
         return self._known[id(source)][1]
 
     def add(self, source: Source, table: Table) -> None:
@@ -167,7 +194,9 @@ class Tables:
 
     def _make(self, source: Source) -> Table:
         if source.kind == "frame":
-            raise InvalidValue("DuckDB cannot read a DataFrame of Spark", "use dpsample.spark instead")
+            raise InvalidValue(
+                "DuckDB cannot read a DataFrame of Spark", "use dpsample.spark instead"
+            )
         if source.kind == "database":
             return self._database(source)
         if source.kind == "table":
@@ -191,7 +220,9 @@ class Tables:
         format, paths = source.listing()
         for path in paths:
             if not os.access(path, os.R_OK):
-                raise InvalidValue(f"there is no permission to read {path!r}", "check who may read it")
+                raise InvalidValue(
+                    f"there is no permission to read {path!r}", "check who may read it"
+                )
         scan = called(lambda: FORMATS[format].scan(source, paths, self._engine))
         table = self._table(source, scan.origin, scan.objects, scan.form)
         table = replace(table, unseen=list(scan.checks), text=scan.size)
@@ -200,7 +231,9 @@ class Tables:
             table.size = lambda: int(self._engine.run(rows)[0][0])
         return table
 
-    def _table(self, source: Source, origin: str, objects: Objects | None = None, form: Form = "typed") -> Table:
+    def _table(
+        self, source: Source, origin: str, objects: Objects | None = None, form: Form = "typed"
+    ) -> Table:
         """Make the table of a FROM item with the columns of the source, in order, as c0, c1, ..."""
         types = [kind for _, kind in self._engine.describe(origin, objects)]
         keys, faults = list[str](), list[tuple[str, str]]()
@@ -226,7 +259,9 @@ class Tables:
         units = list[str]()
         for amount in source.amounts:
             place = -1 if amount.column is None else source.columns.index(amount.column)
-            units.append("1::BIGINT" if place < 0 else amount_sql(amount, f"c{place}", types[place], form))
+            units.append(
+                "1::BIGINT" if place < 0 else amount_sql(amount, f"c{place}", types[place], form)
+            )
         return Table(
             origin=origin,
             schema=self._schema(source, keys, origin, objects),
@@ -241,7 +276,9 @@ class Tables:
             units=units,
         )
 
-    def _schema(self, source: Source, keys: list[str], origin: str, objects: Objects | None) -> pa.Schema:
+    def _schema(
+        self, source: Source, keys: list[str], origin: str, objects: Objects | None
+    ) -> pa.Schema:
         chosen = f"SELECT {_aliased(keys, 'k')} FROM {origin}"
         types = self._engine.schema(chosen, objects).types
         for name, kind in zip(source.key_columns, types, strict=True):
@@ -249,7 +286,9 @@ class Tables:
         fields = zip(source.key, types, strict=True)
         return pa.schema(list(fields))
 
-    def _pending(self, source: Source, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Table:
+    def _pending(
+        self, source: Source, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+    ) -> Table:
         table = self._table(source, "empty", {"empty": lambda: numbered(schema.empty_table())})
         return replace(table, origin=self._engine.name(), objects={}, pending=(schema, batches))
 

@@ -36,7 +36,9 @@ class TemporaryFolder:
             if _is_open(Path(self.path, _LOCK), held):
                 break
             os.close(held)  # another process removed the folder before it was locked
-        self.remove = weakref.finalize(self, _remove, self.path, held)  # at the latest when Python ends
+        self.remove = weakref.finalize(
+            self, _remove, self.path, held
+        )  # at the latest when Python ends
 
 
 def _remove(path: str, held: int) -> None:
@@ -62,7 +64,9 @@ def _remove_if_dead(folder: Path) -> None:
                 return
             for entry in folder.iterdir():
                 if entry.name != _LOCK:
-                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+                    shutil.rmtree(
+                        entry
+                    ) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
             (folder / _LOCK).unlink()
             folder.rmdir()
         finally:

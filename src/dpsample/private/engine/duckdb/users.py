@@ -20,7 +20,9 @@ _PAIR = 64  # bytes of memory that grouping a pair takes, at least
 _MOST_PARTS = 4096
 
 
-def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, coins: CoinSource) -> Source:
+def bounded(
+    engine: "DuckDB", source: Source, table: Table, limit: int, coins: CoinSource
+) -> Source:
     """Put a key for each user who keeps it into a table of its own, and return it as a source.
 
     Users are taken in parts if all pairs would not fit into memory; a user is always in one part.
@@ -41,14 +43,20 @@ def bounded(engine: "DuckDB", source: Source, table: Table, limit: int, coins: C
                 own = "" if modulus == 1 else f" AND hash(hash({table.user})) % {modulus} = {part}"
                 engine.run(f"CREATE TABLE {pairs} AS {table.pairs}{own}", table.objects)
                 counted = f"SELECT u FROM {pairs} GROUP BY u HAVING count(*) > {limit}"
-                engine.run(f"CREATE TABLE {many} AS SELECT u, row_number() OVER () AS number FROM ({counted})")
+                engine.run(
+                    f"CREATE TABLE {many} AS SELECT u, row_number() OVER () AS number FROM ({counted})"
+                )
             except duckdb.OutOfMemoryException as error:
                 if modulus >= _MOST_PARTS or not is_out_of_memory(error):
                     raise
                 stack += [(2 * modulus, part), (2 * modulus, part + modulus)]
                 continue
-            engine.run(f"INSERT INTO {kept} SELECT {table.names} FROM {pairs} ANTI JOIN {many} USING (u)")
-            shown = f"SELECT number, {table.names} FROM {pairs} JOIN {many} USING (u) ORDER BY number"
+            engine.run(
+                f"INSERT INTO {kept} SELECT {table.names} FROM {pairs} ANTI JOIN {many} USING (u)"
+            )
+            shown = (
+                f"SELECT number, {table.names} FROM {pairs} JOIN {many} USING (u) ORDER BY number"
+            )
             engine.insert(kept, choose(engine.stream(shown), limit, coins.fresh()))
         finally:
             engine.drop(pairs)
@@ -70,8 +78,12 @@ def dropped(engine: "DuckDB", table: Table, limit: int, most: int) -> int:
         beyond = 0
         for part in range(parts):
             own = "" if parts == 1 else f" AND hash(hash({table.user})) % {parts} = {part}"
-            sizes = f"SELECT count(*) - {limit} AS n FROM ({table.pairs}{own}) GROUP BY u HAVING n > 0"
-            [(found,)] = engine.run(f"SELECT coalesce(sum(least(n, {most})), 0) FROM ({sizes})", table.objects)
+            sizes = (
+                f"SELECT count(*) - {limit} AS n FROM ({table.pairs}{own}) GROUP BY u HAVING n > 0"
+            )
+            [(found,)] = engine.run(
+                f"SELECT coalesce(sum(least(n, {most})), 0) FROM ({sizes})", table.objects
+            )
             beyond += int(found)
         return beyond
 

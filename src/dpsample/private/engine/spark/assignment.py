@@ -44,7 +44,15 @@ def assigned(made: Frame, pairs: Any, cap: int) -> Any:
 def units_of(made: Frame, kept: Any) -> Frame:
     """Return the units of keys as a source with frequencies: all rows but that of the sizes, which has no key."""
     data, keys = kept.select(*made.names, "frequency"), [F.col(name) for name in made.names]
-    return replace(made, data=data, keys=keys, frequency=F.col("frequency"), user=None, drop_null=True, part=None)
+    return replace(
+        made,
+        data=data,
+        keys=keys,
+        frequency=F.col("frequency"),
+        user=None,
+        drop_null=True,
+        part=None,
+    )
 
 
 def sizes_of(kept: Any) -> tuple[Ints, int]:

@@ -38,7 +38,9 @@ _SHUFFLE = "spark.sql.shuffle.partitions"
 _COALESCE = "spark.sql.adaptive.coalescePartitions.enabled"
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 LARGE: Final = 1 << 16  # rows that go to Python at once, to a kernel that lets few of them through
-_PACKED = 16  # the same where a row is a packed batch: Spark's 10,000 of them would not fit into memory
+_PACKED = (
+    16  # the same where a row is a packed batch: Spark's 10,000 of them would not fit into memory
+)
 # whether what is kept on the workers is in fewer partitions too, where they are small: 200 would take 20 CPU seconds
 # for each kernel, however few the rows
 _KEPT = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
@@ -60,7 +62,8 @@ class Spark:
             isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1
         ):
             raise InvalidValue(
-                f"`partitions` must be a whole number from 1, not {partitions!r}", "leave it out to let Spark choose"
+                f"`partitions` must be a whole number from 1, not {partitions!r}",
+                "leave it out to let Spark choose",
             )
         self._session, self._partitions, self._open = session, partitions, True
         self._frames: dict[int, tuple[Source, Frame]] = {}
@@ -90,14 +93,18 @@ class Spark:
     def check(self, source: Source) -> pa.Schema:
         """Refuse, before any work, what can be refused from names, types and file endings; return the key's schema."""
         if source.kind == "frame" and source.data.isStreaming:
-            raise InvalidValue("a streaming DataFrame cannot be released", "count it with dpsample.spark.stream")
+            raise InvalidValue(
+                "a streaming DataFrame cannot be released", "count it with dpsample.spark.stream"
+            )
         return self.frame(source).schema
 
     def repeatable(self, source: Source) -> bool:
         """Whether rows are the same whenever they are read: not if a column or a filter is random."""
         return self.frame(source).repeatable
 
-    def aggregated(self, source: Source, known: pa.Table | None = None, only: bool = False) -> Iterator[pa.RecordBatch]:
+    def aggregated(
+        self, source: Source, known: pa.Table | None = None, only: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Yield each key once, with its frequency; keys of frequency 0 are left out.
 
         NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
@@ -117,7 +124,10 @@ class Spark:
     def restricted(self, source: Source, keys: pa.Table, outside: bool) -> Source:
         """Return the rows of just these keys, or of those outside of them, as a source; NULL keys are in both."""
         made, chosen = self.frame(source), copy(source)
-        self._frames[id(chosen)] = chosen, made.restricted(self.sent_keys(keys, made), keys.num_rows, outside)
+        self._frames[id(chosen)] = (
+            chosen,
+            made.restricted(self.sent_keys(keys, made), keys.num_rows, outside),
+        )
         return chosen
 
     def elements(self, source: Source) -> Iterator[pa.RecordBatch]:
@@ -126,7 +136,9 @@ class Spark:
         A NULL key is refused when it is met.
         """
         if source.aggregated:
-            raise InvalidValue("a source with frequencies has no rows of single elements", "read it aggregated")
+            raise InvalidValue(
+                "a source with frequencies has no rows of single elements", "read it aggregated"
+            )
         return self._read(source, lambda made: made.rows(), "reading elements", frequency=False)
 
     def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -136,7 +148,9 @@ class Spark:
         """
 
         def rows(made: Frame) -> Any:
-            return made.grouped(made.wanted(self.sent_keys(keys.select(list(source.key)), made), keys.num_rows))
+            return made.grouped(
+                made.wanted(self.sent_keys(keys.select(list(source.key)), made), keys.num_rows)
+            )
 
         return self._read(source, rows, "counting picked keys", frequency=True)
 
@@ -160,7 +174,9 @@ class Spark:
 
         return self.job("weighing keys", source.columns, aggregate)
 
-    def bounded(self, source: Source, limit: int, coins: CoinSource, rereads: bool = True) -> Source:
+    def bounded(
+        self, source: Source, limit: int, coins: CoinSource, rereads: bool = True
+    ) -> Source:
         """Let each user keep at most `limit` distinct keys, and return what is kept: a key for each user who kept it.
 
         It is kept on the workers if it is read more than once.
@@ -169,7 +185,9 @@ class Spark:
             raise TypeError("users are bounded on a cluster with coins of a Secret")
         kept = bounded(self.frame(source), limit, coins)
         if rereads:
-            kept = replace(kept, data=self.job("bounding users", source.columns, lambda: self.keep(kept.data)))
+            kept = replace(
+                kept, data=self.job("bounding users", source.columns, lambda: self.keep(kept.data))
+            )
         # errors name the columns that are read
         bounded_source = Source(kept.data, source.key_columns, user=source.user, key_as=source.key)
         self._frames[id(bounded_source)] = bounded_source, kept
@@ -217,11 +235,19 @@ class Spark:
         else:
             self._release(pairs, source.columns)
         self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
-        return Assigned(assigned_source, sizes[0], sizes[1], units, AllPairs(made, pairs) if keep_pairs else None)
+        return Assigned(
+            assigned_source,
+            sizes[0],
+            sizes[1],
+            units,
+            AllPairs(made, pairs) if keep_pairs else None,
+        )
 
     def filled(self, given: Assigned, most: int, full: int, coins: CoinSource) -> int:
         """Return the sum over keys of min(`full`, users who keep the key): one job over the pairs on the workers."""
-        found = filled(given.pairs, most, full)  # by the salts of the pairs, which follow from the secret
+        found = filled(
+            given.pairs, most, full
+        )  # by the salts of the pairs, which follow from the secret
         [row] = self.job("comparing ways to find keys", (), found.collect, _PACKED)
         return int(row[0] or 0)
 
@@ -238,7 +264,9 @@ class Spark:
             rows = LARGE
             sent = self.sent(wanted, made.fields(position="long"))
             found = pairs_of(made, sent, wanted)
-        kept = self.job("finding users of keys", source.columns, lambda: self._computed(found), rows)
+        kept = self.job(
+            "finding users of keys", source.columns, lambda: self._computed(found), rows
+        )
         return Pairs(KeptPairs(kept, wanted.num_rows, made.more))
 
     def _computed(self, data: Any) -> Any:
@@ -249,7 +277,9 @@ class Spark:
 
     def summed(self, pairs: Pairs, kernel: Kernel) -> Ints:
         """Return the sum of what a kernel makes of each partition's pairs; it is sent to the workers."""
-        vectors = self.job("summing over users", (), lambda: vectors_of(pairs.data, kernel), _PACKED)
+        vectors = self.job(
+            "summing over users", (), lambda: vectors_of(pairs.data, kernel), _PACKED
+        )
         return sum(vectors[1:], start=vectors[0]) if vectors else kernel(iter(()))
 
     def forget_pairs(self, pairs: Pairs) -> None:
@@ -270,7 +300,9 @@ class Spark:
             self._kept = [kept for kept in self._kept if kept is not data]
             translated(data.unpersist, columns)
 
-    def sort(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def sort(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, by: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield all rows in ascending order of some columns; text in the order of its bytes."""
         table = pa.Table.from_batches(batches, schema)
         order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in by])
@@ -293,7 +325,10 @@ class Spark:
             if source.kind == "frame" and self._session is None:
                 self._session = source.data.sparkSession
             session = None if source.kind == "frame" else self.session()
-            self._frames[id(source)] = source, translated(lambda: frame(source, session), source.columns)
+            self._frames[id(source)] = (
+                source,
+                translated(lambda: frame(source, session), source.columns),
+            )
         return self._frames[id(source)][1]
 
     def keep(self, data: Any) -> Any:
@@ -307,10 +342,15 @@ class Spark:
         session = self.session()
         if self._partitions is not None:
             return str(self._partitions)
-        adaptive = session.conf.get("spark.sql.adaptive.enabled") == "true" and session.conf.get(_COALESCE) == "true"
+        adaptive = (
+            session.conf.get("spark.sql.adaptive.enabled") == "true"
+            and session.conf.get(_COALESCE) == "true"
+        )
         return f"{session.conf.get(_SHUFFLE)}{', fewer where they are small' if adaptive else ''}"
 
-    def job(self, what: str, keys: Sequence[str], work: Callable[[], _T], rows: int | None = None) -> _T:
+    def job(
+        self, what: str, keys: Sequence[str], work: Callable[[], _T], rows: int | None = None
+    ) -> _T:
         """Do what computes something, named on Spark's pages, with keys divided as told, and errors put into words.
 
         `rows` go to Python at once, if the session has no setting of its own; packed batches always.
@@ -320,8 +360,14 @@ class Spark:
     def _named(self, what: str, work: Callable[[], _T], rows: int | None) -> _T:
         session = self.session()
         settings = {_KEPT: "true"}
-        settings |= {} if self._partitions is None else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
-        if rows is not None and (rows == _PACKED or session.conf.get(_BATCH) == "10000"):  # the default of Spark
+        settings |= (
+            {}
+            if self._partitions is None
+            else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
+        )
+        if rows is not None and (
+            rows == _PACKED or session.conf.get(_BATCH) == "10000"
+        ):  # the default of Spark
             settings[_BATCH] = str(rows)
         before = {name: session.conf.get(name) for name in settings}
         described = _description(session)
@@ -347,7 +393,13 @@ class Spark:
         return self.job(what, keys, lambda: received(data.collect()))
 
     def _read(
-        self, source: Source, rows: Callable[[Frame], Any], what: str, *, frequency: bool, known: bool = False
+        self,
+        source: Source,
+        rows: Callable[[Frame], Any],
+        what: str,
+        *,
+        frequency: bool,
+        known: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         made = self.frame(source)
         schema = made.schema.append(pa.field("frequency", pa.int64())) if frequency else made.schema
@@ -360,7 +412,9 @@ class Spark:
 
     def sent_keys(self, table: pa.Table, made: Frame) -> Any:
         """Send keys from the driver to the workers: a DataFrame of k0, k1, ..."""
-        schema = pa.schema([pa.field(n, f.type) for n, f in zip(made.names, made.schema, strict=True)])
+        schema = pa.schema(
+            [pa.field(n, f.type) for n, f in zip(made.names, made.schema, strict=True)]
+        )
         batches = [shaped(batch, schema) for batch in table.combine_chunks().to_batches()]
         return self.sent(pa.Table.from_batches(batches, schema), made.fields())
 
@@ -381,7 +435,9 @@ def messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch)
-            yield pa.record_batch({"message": [sink.getvalue().to_pybytes()], "rows": [batch.num_rows]})
+            yield pa.record_batch(
+                {"message": [sink.getvalue().to_pybytes()], "rows": [batch.num_rows]}
+            )
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

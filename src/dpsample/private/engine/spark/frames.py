@@ -46,7 +46,9 @@ class Frame:
     frequency: Any | None  # a column: a whole number, or else it is refused
     drop_null: bool
     user: tuple[Any, T.DataType] | None = None  # a column, and its type
-    part: Any | None = None  # a column: whether a row is in the part that is read; other rows are not in `data`
+    part: Any | None = (
+        None  # a column: whether a row is in the part that is read; other rows are not in `data`
+    )
     amounts: tuple[Amount, ...] = ()
     units: tuple[Any, ...] = ()  # of a row's amounts: columns of whole numbers
 
@@ -73,7 +75,9 @@ class Frame:
 
     def fields(self, **more: str) -> T.StructType:
         """The key columns and some more, as Spark describes them."""
-        struct = T.StructType([T.StructField(name, kind) for name, kind in zip(self.names, self.types, strict=True)])
+        struct = T.StructType(
+            [T.StructField(name, kind) for name, kind in zip(self.names, self.types, strict=True)]
+        )
         for name, kind in more.items():
             struct = struct.add(name, kind)
         return struct
@@ -81,7 +85,9 @@ class Frame:
     def rows(self, drop_null: bool | None = None) -> Any:
         """The checked rows: k0, k1, ... and, unless they are raw, f."""
         frequency = [] if self.frequency is None else [self.frequency.alias("f")]
-        return self._checked(self.drop_null if drop_null is None else drop_null).select(*self._named, *frequency)
+        return self._checked(self.drop_null if drop_null is None else drop_null).select(
+            *self._named, *frequency
+        )
 
     def pairs(self) -> Any:
         """Each pair of a user and a key once: u, k0, k1, ..."""
@@ -90,12 +96,16 @@ class Frame:
     def all_pairs(self) -> Any:
         """The pairs of users and keys, with repetitions, and the units of amounts: u, k0, k1, ..., a0, a1, ..."""
         assert self.user is not None
-        units = [column.alias(name) for column, name in zip(self.units, self.amount_names, strict=False)]
+        units = [
+            column.alias(name) for column, name in zip(self.units, self.amount_names, strict=False)
+        ]
         return self._checked(self.drop_null).select(self.user[0].alias("u"), *self._named, *units)
 
     def total(self) -> Any:
         """The number of elements, as the only row."""
-        number = F.count(F.lit(1)) if self.frequency is None else F.sum(F.col("f").cast("decimal(28,0)"))
+        number = (
+            F.count(F.lit(1)) if self.frequency is None else F.sum(F.col("f").cast("decimal(28,0)"))
+        )
         return self.rows().agg(number)
 
     @property
@@ -146,7 +156,9 @@ class Frame:
     def restricted(self, keys: Any, size: int, outside: bool) -> "Frame":
         """The rows of the keys of a DataFrame of k0, k1, ..., or of all others; rows with a NULL key stay."""
         match = [key == F.col(name) for key, name in zip(self.keys, self.names, strict=True)]
-        rows = self.data.join(small(keys, size), on=match, how="left_anti" if outside else "left_semi")
+        rows = self.data.join(
+            small(keys, size), on=match, how="left_anti" if outside else "left_semi"
+        )
         if not outside:
             missing = F.lit(False)
             for key in self.keys:
@@ -187,7 +199,9 @@ def frame(source: Source, session: Any) -> Frame:
     units = list[Any]()
     for amount in source.amounts:
         name = amount.column
-        units.append(F.lit(1).cast("bigint") if name is None else _units(amount, place[name], fields[name]))
+        units.append(
+            F.lit(1).cast("bigint") if name is None else _units(amount, place[name], fields[name])
+        )
     columns, types, kinds = zip(*keys, strict=True)
     return Frame(
         data=data,
@@ -215,7 +229,16 @@ def read_parquet(session: Any, paths: list[str], format: str | None) -> Any:
 
 def _require_parquet(paths: list[str], format: str | None) -> None:
     endings = {path.rpartition(".")[2].lower() for path in paths if "." in path.rpartition("/")[2]}
-    if (format or "parquet") != "parquet" or endings & {"csv", "tsv", "json", "jsonl", "ndjson", "gz", "arrow", "orc"}:
+    if (format or "parquet") != "parquet" or endings & {
+        "csv",
+        "tsv",
+        "json",
+        "jsonl",
+        "ndjson",
+        "gz",
+        "arrow",
+        "orc",
+    }:
         raise InvalidValue(
             "the Spark engine itself reads only Parquet",
             "read it into a DataFrame, with the types that you want, and call dpsample.spark.release",
@@ -225,7 +248,9 @@ def _require_parquet(paths: list[str], format: str | None) -> None:
 def _read_once(session: Any, paths: list[str]) -> Any:
     data = _read(session, paths)
     # Spark lists what all paths name together without repetition: so one path at a time
-    uris = [uri for path in paths for uri in session.read.schema(data.schema).parquet(path).inputFiles()]
+    uris = [
+        uri for path in paths for uri in session.read.schema(data.schema).parquet(path).inputFiles()
+    ]
     require_distinct(map(identity_of_uri, uris))
     return data
 
@@ -262,9 +287,13 @@ def _refuse(code: str, kind: str = "boolean") -> Any:
     return F.raise_error(F.lit(f"{MARK}:{code}")).cast(kind)
 
 
-def _key(name: str, column: Any, kind: T.DataType, role: str = "key") -> tuple[Any, T.DataType, pa.DataType]:
+def _key(
+    name: str, column: Any, kind: T.DataType, role: str = "key"
+) -> tuple[Any, T.DataType, pa.DataType]:
     """Return a column of the key, or the user's, its type, and the same in Arrow."""
-    if isinstance(kind, T.StringType | T.NullType):  # a collation would take different keys for equal
+    if isinstance(
+        kind, T.StringType | T.NullType
+    ):  # a collation would take different keys for equal
         return column.cast(T.StringType()), T.StringType(), pa.string()
     if isinstance(kind, T.DecimalType):
         return column, kind, pa.decimal128(kind.precision, kind.scale)
@@ -286,7 +315,9 @@ def _type_name(kind: T.DataType) -> str:
 
 def _in_part(part: Part, place: str, kind: T.DataType) -> Any:
     """Return whether a row is in a part, as a column."""
-    if isinstance(kind, T.StringType | T.NullType):  # a collation would take different values for equal
+    if isinstance(
+        kind, T.StringType | T.NullType
+    ):  # a collation would take different values for equal
         return F.col(place).cast(T.StringType()) == F.lit(part.value)
     plain = _PLAIN.get(kind.simpleString())
     if plain is None:

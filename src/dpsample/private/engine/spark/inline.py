@@ -8,7 +8,9 @@ from dpsample.errors import InvalidValue
 
 _T = TypeVar("_T")
 
-LARGEST = 1 << 19  # bytes: half of what Spark sends inline (spark.broadcast.UDFCompressionThreshold, 1 MiB by default)
+LARGEST = (
+    1 << 19
+)  # bytes: half of what Spark sends inline (spark.broadcast.UDFCompressionThreshold, 1 MiB by default)
 
 
 def sent_inline(kernel: _T) -> _T:

@@ -60,7 +60,11 @@ def release_to_driver(request: Request, partitions: int | None = None) -> Releas
 
 
 def write_release_to(
-    output: PathLike, request: Request, force: bool = False, partitions: int | None = None, folder: bool | None = None
+    output: PathLike,
+    request: Request,
+    force: bool = False,
+    partitions: int | None = None,
+    folder: bool | None = None,
 ) -> Written:
     """Carry out a request: into a `folder`, by default if the output's name ends with a slash; else into a file."""
     folder = os.fspath(output).endswith("/") if folder is None else folder
@@ -86,7 +90,9 @@ def write_release_to(
 
 
 @contextmanager
-def _drawn_and_paid(request: Request, output: str, partitions: int | None) -> Iterator[tuple[DrawnRelease, Payment]]:
+def _drawn_and_paid(
+    request: Request, output: str, partitions: int | None
+) -> Iterator[tuple[DrawnRelease, Payment]]:
     """What is drawn, and the reservation of its cost: workers write tokens as soon as they draw."""
     with Spark(partitions=partitions) as engine:
         keys = check_source(engine, request)
@@ -121,7 +127,11 @@ def _write_folder(folder: PathLike, release: Release) -> None:
         for part, start in enumerate(range(0, len(release), _PART)):
             rows = release.table.slice(start, _PART)
             counts[_name(part)] = write_table(
-                target / _name(part), rows.to_batches(), schema, {"format": "dpsample part", "version": 1}, force=True
+                target / _name(part),
+                rows.to_batches(),
+                schema,
+                {"format": "dpsample part", "version": 1},
+                force=True,
             )
         commit_parts(target, counts, schema, terms.to_json(len(release)))
 
@@ -141,7 +151,12 @@ class Job:
         """Bring the sample to the driver; each user has kept `max_keys`, if users were bounded."""
         batches = self.engine.collected(self._messages(None), "sampling keys", self.source.columns)
         ordered = self.engine.sort(batches, self.frequencies, self.source.key)
-        return Sample(pa.Table.from_batches(ordered, self.frequencies), self.sampling, self.source.key, max_keys)
+        return Sample(
+            pa.Table.from_batches(ordered, self.frequencies),
+            self.sampling,
+            self.source.key,
+            max_keys,
+        )
 
     def release(self, terms: Terms, payment: Payment) -> Release:
         """Bring the reported keys to the driver."""
@@ -173,21 +188,36 @@ class Job:
             draft.mkdir(0o700)  # drawn tokens, for their owner only
             drafts = self._counted().mapInArrow(self._draw(terms, str(draft)), _DRAFTS)
             try:
-                drafted = engine.job("counting and sanitizing keys", self.source.columns, drafts.collect)
+                drafted = engine.job(
+                    "counting and sanitizing keys", self.source.columns, drafts.collect
+                )
             except BaseException:
                 _discard(draft, payment)
                 raise
             payment.mark_drawn()
             if not all((draft / row[0]).exists() for row in drafted):
-                raise SystemFailure("the driver does not see what workers wrote into the folder", "choose a shared one")
+                raise SystemFailure(
+                    "the driver does not see what workers wrote into the folder",
+                    "choose a shared one",
+                )
             rows = int(sum(row[1] for row in drafted))
             write = _write(str(target), drawn, columns, terms)
             if rows <= _PART:  # not worth a job
-                ordered = engine.sort(_drawn(draft, [row[0] for row in drafted]), drawn, self.source.key)
-                parts = [tuple(row.values()) for batch in write(_numbered(ordered)) for row in batch.to_pylist()]
+                ordered = engine.sort(
+                    _drawn(draft, [row[0] for row in drafted]), drawn, self.source.key
+                )
+                parts = [
+                    tuple(row.values())
+                    for batch in write(_numbered(ordered))
+                    for row in batch.to_pylist()
+                ]
             else:
-                reported = engine.session().createDataFrame([tuple(row) for row in drafted], _DRAFTS)
-                parts = self._written(reported.repartition(len(drafted)), str(draft), rows, write, terms)
+                reported = engine.session().createDataFrame(
+                    [tuple(row) for row in drafted], _DRAFTS
+                )
+                parts = self._written(
+                    reported.repartition(len(drafted)), str(draft), rows, write, terms
+                )
             counts = {_name(part): count for part, count in sorted(parts)}
             if len(counts) < len(parts) or sum(counts.values()) != rows:
                 raise SystemFailure(
@@ -198,14 +228,20 @@ class Job:
             commit_parts(target, counts, columns, terms.to_json(rows))
         return rows
 
-    def _written(self, reported: Any, draft: str, rows: int, write: Kernel, terms: Terms) -> list[tuple[int, int]]:
+    def _written(
+        self, reported: Any, draft: str, rows: int, write: Kernel, terms: Terms
+    ) -> list[tuple[int, int]]:
         """Let the workers write the parts; return the number of rows of each."""
         frame, keys = self.frame, self.source.key
-        pivots = self.engine.job("dividing the release", keys, lambda: self._pivots(reported, draft, rows))
+        pivots = self.engine.job(
+            "dividing the release", keys, lambda: self._pivots(reported, draft, rows)
+        )
         more = {} if terms.keys_only else {"token": "double"}
         place = _place(pivots, draft, frame.names)
         placed = reported.mapInArrow(place, frame.fields(**more, part="integer"))
-        divided = placed.repartition(pivots.num_rows + 1, "part")  # all of a part is in one partition
+        divided = placed.repartition(
+            pivots.num_rows + 1, "part"
+        )  # all of a part is in one partition
         ordered = divided.sortWithinPartitions("part", *frame.names)
         written = ordered.mapInArrow(write, "part int, rows bigint")
         parts = self.engine.job("writing the release", keys, written.collect)
@@ -221,7 +257,11 @@ class Job:
         These come in Arrow messages, or go to an Arrow file of each task's own in a folder, and then its name comes.
         """
         schema, sampling, secret = self.frequencies, self.sampling, self.secret
-        samples = self.counting.strategy == "aggregate" and not self.counting.sampled and self.counting.known is None
+        samples = (
+            self.counting.strategy == "aggregate"
+            and not self.counting.sampled
+            and self.counting.known is None
+        )
         names = self.counting.keys.names
         columns = drawn_columns(self.frame.schema, terms) if terms else schema
 
@@ -232,9 +272,13 @@ class Job:
                 # in larger batches than Spark's: the sanitizer has a price for each
                 for kept in rebatch((shaped(batch, schema) for batch in batches), schema):
                     if samples:
-                        kept = sampled_batch(kept, sampling, secret.for_keys(kept.select(names), "sample"))
+                        kept = sampled_batch(
+                            kept, sampling, secret.for_keys(kept.select(names), "sample")
+                        )
                     if sanitizer:
-                        kept = sanitizer.batch(kept, secret.for_keys(kept.select(names), "sanitize"))
+                        kept = sanitizer.batch(
+                            kept, secret.for_keys(kept.select(names), "sanitize")
+                        )
                     yield kept
 
             rows = rebatch(drawn(), columns)
@@ -244,12 +288,19 @@ class Job:
 
     def _counted(self) -> Any:
         """The keys that were counted, all or picked ones: k0, k1, ..., frequency."""
-        elements, sampling, secret, schema = self.frame, self.sampling, self.secret, self.counting.keys
+        elements, sampling, secret, schema = (
+            self.frame,
+            self.sampling,
+            self.secret,
+            self.counting.keys,
+        )
         if self.counting.counted is not None:
             return self.counting.counted
         if self.counting.known is not None:
             counted = elements.grouped(elements.rows())
-            return self.engine.with_known(elements, counted, self.counting.known, self.counting.only_known)
+            return self.engine.with_known(
+                elements, counted, self.counting.known, self.counting.only_known
+            )
         if self.counting.strategy != "two-pass":
             return elements.grouped(elements.rows(), once=self.counting.sampled)
 
@@ -264,7 +315,9 @@ class Job:
                 yield batch.take(pa.array(picked_elements(rows, sampling, coins, secret)))
 
         # kept on the workers, not picked for each use; what is lost with a worker is picked again by the same coins
-        keys = self.engine.keep(elements.rows().mapInArrow(sent_inline(pick_elements), elements.fields()))
+        keys = self.engine.keep(
+            elements.rows().mapInArrow(sent_inline(pick_elements), elements.fields())
+        )
         size = self.engine.job("picking elements", self.source.columns, keys.count, LARGE)
         return elements.grouped(elements.wanted(keys, size))
 
@@ -343,7 +396,9 @@ def _place(pivots: pa.Table, draft: str, names: list[str]) -> Kernel:
         for batch in _reread(draft, batches):
             part = _pivots_not_above(batch.columns[: len(names)], firsts)
             others = batch.schema.names[len(names) :]
-            yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(part)], [*names, *others, "part"])
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(part)], [*names, *others, "part"]
+            )
 
     return divide
 
@@ -355,7 +410,9 @@ def _pivots_not_above(keys: list[pa.Array], pivots: list[pa.Array]) -> "np.ndarr
     high = np.full(len(keys[0]), number, np.int32)
     while (low < high).any():
         middle = (low + high) // 2
-        at = pa.array(np.minimum(middle, number - 1))  # the last one is also taken where the search has ended
+        at = pa.array(
+            np.minimum(middle, number - 1)
+        )  # the last one is also taken where the search has ended
         below = ascends(keys, [pivot.take(at) for pivot in pivots]).to_numpy(False)
         below |= low == high
         low, high = np.where(below, low, middle + 1), np.where(below, middle, high)
@@ -377,7 +434,9 @@ def _write(folder: str, drawn: pa.Schema, columns: pa.Schema, terms: Terms) -> K
                 for start, end in pairwise(edges):
                     yield int(part[start]), rows.slice(start, end - start)
 
-        for part, group in groupby((piece for piece in pieces() if piece[1].num_rows), key=itemgetter(0)):
+        for part, group in groupby(
+            (piece for piece in pieces() if piece[1].num_rows), key=itemgetter(0)
+        ):
             count = write_table(
                 Path(folder, _name(part)),
                 (piece for _, piece in group),
@@ -387,7 +446,9 @@ def _write(folder: str, drawn: pa.Schema, columns: pa.Schema, terms: Terms) -> K
                 check=partial(checked_rows, terms=terms),
                 force=True,
             )
-            yield pa.record_batch({"part": pa.array([part], pa.int32()), "rows": pa.array([count], pa.int64())})
+            yield pa.record_batch(
+                {"part": pa.array([part], pa.int32()), "rows": pa.array([count], pa.int64())}
+            )
 
     return write_parts
 

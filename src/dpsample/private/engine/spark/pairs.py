@@ -92,7 +92,9 @@ def vectors_of(pairs: KeptPairs, kernel: Kernel) -> list[Ints]:
 
     def apply_kernel(batches: Batches) -> Batches:
         vector = np.asarray(kernel(_read(batches, keys, more)), "<i8")
-        yield pa.record_batch({"vector": [zlib.compress(vector.tobytes(), 1)]})  # most of many numbers are small
+        yield pa.record_batch(
+            {"vector": [zlib.compress(vector.tobytes(), 1)]}
+        )  # most of many numbers are small
 
     rows = pairs.data.mapInArrow(apply_kernel, "vector binary").collect()
     vectors = [zlib.decompress(bytes(row[0])) for row in rows]
@@ -132,11 +134,15 @@ class Positions:
 
     def __init__(self, wanted: pa.Table) -> None:
         *columns, positions = wanted.combine_chunks().columns
-        self._levels = list[tuple[pa.Array, Ints]]()  # of each column: its values, and which are with which before
+        self._levels = list[
+            tuple[pa.Array, Ints]
+        ]()  # of each column: its values, and which are with which before
         codes = np.zeros(wanted.num_rows, np.int64)
         for column in columns:
             values = pc.dictionary_encode(column).combine_chunks()
-            together, codes = np.unique(codes * len(values.dictionary) + _ints(values.indices), return_inverse=True)
+            together, codes = np.unique(
+                codes * len(values.dictionary) + _ints(values.indices), return_inverse=True
+            )
             self._levels.append((values.dictionary, together))
         self._positions = np.append(np.zeros(len(codes), np.int64), -1)
         self._positions[codes] = positions.to_numpy()

@@ -23,7 +23,9 @@ def session(master: str | None = None) -> Iterator[Any]:
         if master.startswith("local"):  # else Spark would take the first python3 of the PATH
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
-    if master is None or not master.startswith("sc://"):  # how many tasks there are may follow from the data
+    if master is None or not master.startswith(
+        "sc://"
+    ):  # how many tasks there are may follow from the data
         builder = builder.config("spark.ui.showConsoleProgress", "false")
     started = translated(builder.getOrCreate, ())
     try:

@@ -155,7 +155,9 @@ def _packed(rows: pa.RecordBatch, keys: int, amounts: tuple[Amount, ...]) -> dic
     return {"keys": [_message(distinct)], "pairs": [pairs], "users": [users]}
 
 
-def _each_once(begins: Flags, codes: Ints, others: list[Ints], amounts: tuple[Amount, ...]) -> Batch:
+def _each_once(
+    begins: Flags, codes: Ints, others: list[Ints], amounts: tuple[Amount, ...]
+) -> Batch:
     """Return sorted pairs once each; of `others`, which are marks and amounts, with the sums of the amounts."""
     first = begins | _changes(codes)
     if not amounts:
@@ -199,4 +201,6 @@ def _changes(values: Ints) -> Flags:
 
 
 def _column_changes(column: pa.Array) -> Flags:
-    return np.append(True, pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)).astype(bool)
+    return np.append(
+        True, pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    ).astype(bool)

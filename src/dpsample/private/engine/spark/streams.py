@@ -58,9 +58,13 @@ def start_query(
         elements = Source(rows, source.key_columns, drop_null=source.drop_null, key_as=source.key)
         query = str(rows.sparkSession.sparkContext.getLocalProperty(_QUERY))
         stream = QueryStream(state, query, batch)
-        if not stream.counted:  # else the query ended after the state was written, and before it took note of that
+        if (
+            not stream.counted
+        ):  # else the query ended after the state was written, and before it took note of that
             with Spark(partitions=partitions) as engine:
-                stream.add(*_counted(engine, elements, stream.held, SampleAndHold(tau), stream.coins))
+                stream.add(
+                    *_counted(engine, elements, stream.held, SampleAndHold(tau), stream.coins)
+                )
 
     # only rows that are added once are elements
     writer = source.data.writeStream.foreachBatch(count_batch).outputMode("append")
@@ -121,7 +125,9 @@ def _require_elements(source: Source) -> None:
             "run the driver in the same process",
         )
     if source.aggregated or source.user is not None or source.part is not None:
-        raise InvalidValue("a stream has one row for each element, and its key alone is read", "name the key alone")
+        raise InvalidValue(
+            "a stream has one row for each element, and its key alone is read", "name the key alone"
+        )
 
 
 def _require_same(stream: Stream, sampling: SampleAndHold, keys: tuple[str, ...]) -> None:
