@@ -14,6 +14,7 @@ import pytest
 import dpsample
 from dpsample import Release
 from notebook import NOTEBOOK, PAGE, notebook
+from picture import PICTURE, picture, rows
 from support import run
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -37,6 +38,12 @@ def test_the_commands_print_what_the_page_shows(tmp_path: Path, monkeypatch: pyt
     assert len(commands) == TEXT.count("\n$ ") == 6
     for command, shown in commands:
         assert OutputChecker().check_output(shown, output_of(command, tmp_path), ELLIPSIS), command
+
+
+def test_the_picture_has_the_numbers_of_the_page() -> None:
+    assert PICTURE.read_text(encoding="utf-8") == picture(), "run: python website/picture.py"
+    assert [row.title for row in rows(TEXT)][:1] == ["A Silent River"]
+    assert len(rows(TEXT)) == 5
 
 
 def test_the_notebook_is_that_of_the_page() -> None:
