@@ -220,7 +220,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="30 releases of each setting instead of 100")
     options.add_argument("--only", nargs="+", help="some numbers")
-    options.add_argument("--markdown", action="store_true", help="as the table of docs/tuning.md")
+    options.add_argument("--markdown", action="store_true", help="as the table of benchmarks/results/tuning.md")
     arguments = options.parse_args()
     releases = 30 if arguments.quick else 100
     names = [field.name for field in fields(Tuning) if field.name not in RANKS]

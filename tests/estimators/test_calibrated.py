@@ -176,8 +176,8 @@ def test_the_smallest_defect_is_that_of_the_binomial_law() -> None:
 
 
 def test_the_docs_have_the_effect_of_each_tuned_number() -> None:
-    """docs/tuning.md has the table that benchmarks/tuning.py prints, with the current values."""
-    table = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    """benchmarks/results/tuning.md has the table that benchmarks/tuning.py prints, with the current values."""
+    table = (ROOT / "benchmarks" / "results" / "tuning.md").read_text(encoding="utf-8")
     for name, value in asdict(TUNING).items():
         if name != "ranking_margin":
             for factor in ("half", "double"):
