@@ -40,6 +40,7 @@ _SMALLEST_FLOAT = 5e-324
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 _COUNT = "count the elements of each key"
 _CONVERT = f"{_COUNT}, or convert whole numbers with .astype('int64')"
