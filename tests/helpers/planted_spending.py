@@ -177,8 +177,8 @@ PROOFS = [
     Bug(
         "the noise of held keys is a little shorter than privacy allows",
         "scheme/held.py",
-        "(private * WORD - (WORD - picked) * phi) // picked",
-        "(private * WORD - (WORD - picked) * phi) // picked + (one >> 40)",
+        "(grow_or_shrink * WORD - (WORD - picked) * phi) // picked",
+        "(grow_or_shrink * WORD - (WORD - picked) * phi) // picked + (one >> 40)",
         ("scheme/test_held.py",),
     ),
 ]

@@ -38,9 +38,8 @@ COUNTED_FROM = (
 )
 _RATIO_BITS = 256  # of the lower bound of exp(epsilon): far more digits than delta has
 _SHOWN_SPANS = 8
-_WORK = (
-    1 << 20
-)  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
+# tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
+_WORK = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,10 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling
 if TYPE_CHECKING:
     from dpsample.scheme.per_key import PerKey
 
-ROWS_AT_ONCE = (
-    1 << 15
-)  # boundaries times frequencies that are advanced at once: they fit a core's cache
-_LARGEST_EPSILON = (
-    64.0  # more counts as this: exp of it is far from overflow, and nothing is private any more
-)
+# boundaries times frequencies that are advanced at once: they fit a core's cache
+ROWS_AT_ONCE = 1 << 15
+# more counts as this: exp of it is far from overflow, and nothing is private any more
+_LARGEST_EPSILON = 64.0
 
 
 class PerKeyMethod(ABC):

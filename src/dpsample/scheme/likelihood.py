@@ -20,13 +20,11 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.token_columns import exceedances, supports
 from dpsample.scheme.tokens import check_grid, first_frequency, support_length
 
-_BLOCK = (
-    1 << 20
-)  # rows times tokens at once: large, since each block walks through the supports anew
+# rows times tokens at once: large, since each block walks through the supports anew
+_BLOCK = 1 << 20
 _LEAST = 128  # tokens at once, likewise
-_TIE = (
-    1e-9  # relative: what is closer is equal, so that no result depends on one machine's rounding
-)
+# relative: what is closer is equal, so that no result depends on one machine's rounding
+_TIE = 1e-9
 
 
 def likeliest_frequencies(

@@ -33,9 +33,8 @@ MARGIN = Fraction(1, 1 << 30)  # of r, for the rounding of q
 MOST_STEPS = 1 << 20  # from 0 to one half: more would take minutes
 _PRECISION = 192  # bits of ball arithmetic: enough for steps of 32 bits at any order
 _MOST_ORDER = 10**15  # beyond, that precision tells no steps apart
-LONGEST_STEP = (
-    64.0  # in logits: the next coin is sought within it; a longer step leads to certainty
-)
+# in logits: the next coin is sought within it; a longer step leads to certainty
+LONGEST_STEP = 64.0
 _LOOKED_AT = 33  # logits at which the length of a step is taken to estimate their number: it is a smooth integral
 _TINY = 1e-300  # keeps ratios defined
 _MOST_LOGIT = 1e4  # of q: beyond it, q is 0 or 1 in floats

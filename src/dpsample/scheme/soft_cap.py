@@ -19,9 +19,8 @@ from dpsample.scheme.sampling import (
     decimal_of,
 )
 
-_ULP = (
-    2.0**-53
-)  # floats of q and 1 - q are moved toward privacy by a few of these for each operation
+# floats of q and 1 - q are moved toward privacy by a few of these for each operation
+_ULP = 2.0**-53
 
 
 @dataclass(frozen=True, init=False, repr=False)

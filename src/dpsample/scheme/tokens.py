@@ -25,9 +25,8 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tail_map import cell_masses
 
 MAX_GRID = 1024  # loses less than 1e-7 of concordance; a finer one has too many tokens for the integers' margin
-_DEFAULT_STEPS = (
-    16  # of the grid, for each 1/epsilon of frequency: less than 1e-3 of concordance is lost
-)
+# of the grid, for each 1/epsilon of frequency: less than 1e-3 of concordance is lost
+_DEFAULT_STEPS = 16
 _LARGEST_DEFAULT_GRID = 64  # a finer one makes a release slower, and gains little
 
 
