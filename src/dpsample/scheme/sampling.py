@@ -313,9 +313,8 @@ class _ByWeight(Sampling):
         power = float(self.power)
         units = 6 + 2 * power  # conversions and products
         if Fraction(power) != self.power:
-            units += (
-                90 * power
-            )  # rounding the power moves x by ln(2**63) = 44 powers of a unit; twice that
+            # rounding the power moves x by ln(2**63) = 44 times the power in units; this is twice as much
+            units += 90 * power
         return units * _ULP + _LIBRARY_ERROR
 
     def _x_real(self, frequency: int, bits: int) -> Decimal:
