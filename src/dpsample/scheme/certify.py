@@ -412,10 +412,11 @@ def certify_keys(
             )
         return KeyCertificate(per_key, sampling, 1, comparisons=per_key.cells, complete=True)
     reporting = Reporting.of(sampling.sanitized_as, per_key)
-    if isinstance(per_key, ComposedSteps):
-        proved = per_key.proves
-    else:
+    proved: Callable[[int, int, int], bool]
+    if isinstance(per_key, RenyiSteps):
         proved = _renyi_proof(reporting, per_key)
+    else:
+        proved = per_key.proves
 
     def private_step(before: int, now: int) -> bool:
         if before == 0:

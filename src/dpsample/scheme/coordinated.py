@@ -280,7 +280,7 @@ class MixedReporting(Law):
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         pi, absent_if_sampled, _ = self._numbers.at(i).T
-        values = pi
+        values: Floats = pi
         if complement:
             values = np.minimum(absent_if_sampled + self.sampling.complement(i), 1.0)
         return values[back].reshape(np.shape(frequencies))

@@ -53,7 +53,7 @@ def likeliest_frequencies(
         frequencies, mass = supports(tokens, reporting, grid)
         return _likeliest(frequencies, mass)[None]
 
-    [likeliest] = _by_token(cells, sampling, privacy, grid, likeliest_of, 1)
+    likeliest: Ints = _by_token(cells, sampling, privacy, grid, likeliest_of, 1)[0]
     return likeliest
 
 

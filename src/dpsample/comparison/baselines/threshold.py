@@ -239,22 +239,28 @@ def _log_binomial(n: Ints, k: Ints, p: float) -> Floats:
 
 def _log_binomial_inside(n: Ints, k: Ints, p: float) -> Floats:
     """Return the same for 0 < k < n."""
-    errors = _stirling_error(n) - _stirling_error(k) - _stirling_error(n - k)
+    rest = n - k
     mean = n * p
+    errors = _stirling_error(n) - _stirling_error(k) - _stirling_error(rest)
     by_kept = k * np.log(k / mean)
-    by_rest = (n - k) * np.log1p((mean - k) / (n - mean))
-    variance = k / n * (n - k)
-    return np.asarray(errors - by_kept - by_rest - np.log(2 * math.pi * variance) / 2)
+    by_rest = rest * np.log1p((mean - k) / (n - mean))
+    variance = k / n * rest
+    log_scale = np.log(2 * math.pi * variance) / 2
+    log_probability: Floats = errors - by_kept - by_rest - log_scale
+    return log_probability
 
 
 def _stirling_error(n: Ints) -> Floats:
     """Return ln(n!) - ln(sqrt(2 pi n) (n / e)**n) for n >= 1: by Stirling's series, but for small numbers."""
-    large = np.maximum(n, _SERIES_FROM).astype(np.float64)
-    y = 1 / large**2
-    series = 1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))
-    of_small = np.array([_small_stirling_error(m) for m in range(1, _SERIES_FROM)])
-    place = np.minimum(n, _SERIES_FROM - 1) - 1
-    return np.where(n < _SERIES_FROM, of_small[place], series / large)
+    large = np.maximum(n, _SERIES_FROM)
+    y = 1.0 / large / large
+    series = 1 / 1680 - y / 1188
+    series = 1 / 1260 - y * series
+    series = 1 / 360 - y * series
+    series = 1 / 12 - y * series
+    small = np.minimum(n, _SERIES_FROM - 1)
+    errors_of_small = np.array([_small_stirling_error(m) for m in range(1, _SERIES_FROM)])
+    return np.where(n < _SERIES_FROM, errors_of_small[small - 1], series / large)
 
 
 def _small_stirling_error(n: int) -> float:
