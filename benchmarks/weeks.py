@@ -26,7 +26,6 @@ from dpsample.estimators.tuning import TUNING
 from dpsample.release.kinds import Tokens
 from dpsample.release.terms import Terms
 from dpsample.scheme import default_grid
-from dpsample.scheme.invert import locate
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
@@ -56,7 +55,7 @@ def released(days: Ints, privacy: Privacy, sampling: Sampling, generator: np.ran
     for frequency in days.T:
         drawn = generator.random(len(frequency))
         seen = (frequency > 0) & (drawn < reporting.probabilities(frequency))
-        cells = locate(frequency[seen], drawn[seen], reporting, grid)[0]
+        cells = reporting.locate(frequency[seen], drawn[seen], grid)[0]
         table = pa.table({"key": keys[seen], "token": cells / grid})
         releases.append(Release(table, Terms(privacy, ("key",), Tokens(sampling, privacy, grid))))
     return releases

@@ -218,6 +218,24 @@ def test_the_delta_of_sample_and_threshold_is_exact(epsilon: str, rate: Fraction
     assert worst < found < float(worst) * (1 + 1e-8)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "rate", "threshold"), [(1e-6, 5e-7, 9), (1e-5, 3.77e-6, 9), (1e-3, 5.9e-4, 40), (0.1, 0.05, 25)]
+)
+def test_delta_is_exact_for_a_tiny_epsilon(epsilon: float, rate: float, threshold: int) -> None:
+    """Up to millions of elements: to a hundredth of the margin by which delta is rounded up."""
+    method = SampleAndThreshold(rate, threshold)
+    with localcontext(DIGITS):
+        p, E = Decimal(rate), Decimal(epsilon).exp()
+        alpha = 1 - (1 - p) / E
+        peak = int(threshold / alpha)
+        for n in (threshold, threshold + 1, peak - 1, peak, peak + 1, 2 * peak):
+            first = max(int(n * alpha) + 1, threshold)
+            kept = range(first, min(first + 300, n) + 1)  # others are below 2**-300 of the first
+            spent = sum(math.comb(n, c) * p**c * (1 - p) ** (n - c) * (c - n * alpha) for c in kept) / (n * (1 - alpha))
+            [found] = method._spent(np.array([n]), epsilon).tolist()
+            assert abs(Decimal(found) / spent - 1) < Decimal("1e-11")
+
+
 @pytest.mark.parametrize("privacy", [Privacy(1, "1e-6"), Privacy("0.3", "1e-3"), Privacy(3, "1e-9")], ids=str)
 def test_what_is_chosen_is_private_and_hardly_more(privacy: Privacy) -> None:
     method = SampleAndThreshold.for_privacy(privacy)

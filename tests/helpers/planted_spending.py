@@ -132,8 +132,8 @@ ACCOUNTING = [
     Bug(
         "known keys are added too little to",
         "accounting/known.py",
-        "    return steady_from(Reporting.of(KeepAll(), per_key))",
-        "    return steady_from(Reporting.of(KeepAll(), per_key)) // 4",
+        "    return Reporting.of(KeepAll(), per_key).steady_from",
+        "    return Reporting.of(KeepAll(), per_key).steady_from // 4",
         ("private/test_known.py::test_known_keys_are_reported_with_certainty_by_one_law",),
     ),
 ]
@@ -177,8 +177,8 @@ PROOFS = [
     Bug(
         "the noise of held keys is a little shorter than privacy allows",
         "scheme/held.py",
-        "(private * WORD - (WORD - picked) * phi) // picked",
-        "(private * WORD - (WORD - picked) * phi) // picked + (one >> 40)",
+        "(grow_or_shrink * WORD - (WORD - picked) * phi) // picked",
+        "(grow_or_shrink * WORD - (WORD - picked) * phi) // picked + (one >> 40)",
         ("scheme/test_held.py",),
     ),
 ]

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from dpsample import KeepAll, Privacy, Release, Sampling
 from dpsample.scheme import default_grid
-from dpsample.scheme.invert import locate
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Ints
 from stated_terms import stated_terms
@@ -25,7 +24,7 @@ def release_of(
     reporting, grid = Reporting.of(sampling, privacy), default_grid(privacy)
     v = np.random.default_rng(seed).random(len(frequencies))
     seen = (frequencies > 0) & (v < reporting.probabilities(frequencies))
-    cells = locate(frequencies[seen], v[seen], reporting, grid)[0]
+    cells = reporting.locate(frequencies[seen], v[seen], grid)[0]
     keys = np.array([f"k{n:05d}" for n in range(len(frequencies))])[seen]
     return Release(
         pa.table({"key": keys, "token": cells / grid}), stated_terms(privacy, sampling, ("key",), grid=grid, **terms)

@@ -264,7 +264,7 @@ def test_a_program_that_is_none_of_ours(releases: Path) -> None:
 
 
 def test_streams_and_tables_have_no_such_certificate() -> None:
-    with refused("a certificate can be written of the rows of a scheme"):
+    with refused("a certificate can be written for a scheme"):
         list(certificate_lines(certify(dpsample.SampleAndHold("0.1"), Privacy(1, "1e-3"))))
 
 

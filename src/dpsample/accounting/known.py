@@ -13,7 +13,6 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import KeepAll
-from dpsample.scheme.tokens import steady_from
 
 
 @dataclass(frozen=True)
@@ -64,4 +63,4 @@ def added_to_known(per_key: PerKey) -> int:
     >>> added_to_known(Privacy(1, 1e-6))
     60
     """
-    return steady_from(Reporting.of(KeepAll(), per_key))
+    return Reporting.of(KeepAll(), per_key).steady_from

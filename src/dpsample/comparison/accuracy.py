@@ -11,7 +11,7 @@ Frequencies are known here. The accuracy on private frequencies is as private as
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 _TOKENS_AT_ONCE = 1 << 20  # their arrays take about 40 MB
-_TOKENS_OF_LAW = 512  # times the grid: a generous guess, by which laws are put together
-_Sum = TypeVar("_Sum", "Coverage", "Accuracy")
+_TOKENS_OF_LAW = 512  # for each step of the grid: a generous guess, by which laws are put together
+_EXACT_FLOATS = 2**53  # larger integers are rounded as floats
 Estimator = Callable[[ArrayLike, Sampling, PerKey, int, Measure | str], Floats]
 
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """The estimate for one key of each frequency: all arrays, one entry for each."""
+    """The errors of the estimate for one key of each frequency: arrays with one entry for each."""
 
     frequencies: Ints
     truth: Floats
@@ -54,7 +54,7 @@ class Errors:
 
     @property
     def mean(self) -> Floats:
-        """E, the expected estimate."""
+        """The expected estimate."""
         return self.truth + self.bias
 
     @property
@@ -64,7 +64,7 @@ class Errors:
 
 
 class Method(Protocol):
-    """What can be compared: `Pws` and the baselines."""
+    """A method that can be compared: `Pws`, or a baseline."""
 
     def reported(self, frequencies: ArrayLike) -> Floats:
         """Return the probability that a key of each frequency is reported."""
@@ -91,28 +91,28 @@ class Pws:
     grid: int | None = None
 
     def reported(self, frequencies: ArrayLike) -> Floats:
-        """pi: the probability that a key of each frequency is reported."""
+        """Return pi, the probability that a key of each frequency is reported."""
         return reporting_probabilities(frequencies, self.sampling, self.privacy)
 
     def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
-        """Bias and variance, summed over the tokens of each distinct frequency."""
-        i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
-        truth = Measure.of(of)(i)
+        """Return bias and variance, summed over the tokens of each distinct frequency."""
+        distinct, back = np.unique(as_frequencies(frequencies), return_inverse=True)
+        back = back.reshape(np.shape(frequencies))
+        truth = Measure.of(of)(distinct)
         grid = chosen_grid(self.grid, self.privacy, sampling=self.sampling)
-        laws = token_laws(i, self.sampling, self.privacy, grid)
+        laws = token_laws(distinct, self.sampling, self.privacy, grid)
         at_once = max(1, _TOKENS_AT_ONCE // _TOKENS_OF_LAW // grid)
         parts = [np.empty((3, 0))]
-        done = 0
+        start = 0
         while block := list(islice(laws, at_once)):
-            part = truth[done : done + len(block)]
-            parts.append(self._errors_of_laws(_Laws.of(block), part, grid, of))
-            done += len(block)
-        back = back.reshape(np.shape(frequencies))
+            stop = start + len(block)
+            parts.append(self._errors_of_laws(_Laws.of(block), truth[start:stop], grid, of))
+            start = stop
         pi, bias, variance = np.concatenate(parts, axis=1)
-        return Errors(i[back], truth[back], pi[back], bias[back], variance[back])
+        return Errors(distinct[back], truth[back], pi[back], bias[back], variance[back])
 
     def _errors_of_laws(self, laws: "_Laws", truth: Floats, grid: int, of: Measure | str) -> Floats:
-        """The reporting probability, bias and variance for each law, as three rows.
+        """Return the reporting probability, bias and variance for each law, as three rows.
 
         Bias is summed around the truth and variance around the mean, so that nothing large cancels.
         """
@@ -130,7 +130,7 @@ class Pws:
 class _Laws:
     """The tokens of several laws, one after another."""
 
-    owner: Ints  # which law a token belongs to
+    owner: Ints  # the number of the law that a token belongs to
     cells: Ints
     probabilities: Floats
     absent: Floats  # the probability that a law reports nothing
@@ -146,8 +146,9 @@ class _Laws:
         return _Laws(owner, cells, probabilities, absent)
 
     def expected(self, values: Floats) -> Floats:
-        """Return the expectation of a value of tokens under each law, where it is 0 if nothing is reported."""
-        sums = np.bincount(self.owner, self.probabilities * values, len(self.absent))
+        """Return the expectation of a value of tokens under each law; it counts 0 if nothing is reported."""
+        weighted = self.probabilities * values
+        sums = np.bincount(self.owner, weighted, minlength=len(self.absent))
         return sums.astype(np.float64)
 
 
@@ -155,7 +156,7 @@ class _Laws:
 class Coverage:
     """How much of the data is expected to be reported; adds up over disjoint sets of keys."""
 
-    keys: float  # whole, but for a selection
+    keys: float  # a whole number, but for a random selection
     elements: float
     reported_keys: float
     reported_elements: float
@@ -172,15 +173,20 @@ class Coverage:
 
     def of_share(self, share: float) -> "Coverage":
         """Return what is expected of a random selection of a share of the keys."""
-        keys, elements = share * self.keys, share * self.elements
-        reported_keys, reported_elements = (
-            share * self.reported_keys,
-            share * self.reported_elements,
+        return Coverage(
+            keys=share * self.keys,
+            elements=share * self.elements,
+            reported_keys=share * self.reported_keys,
+            reported_elements=share * self.reported_elements,
         )
-        return Coverage(keys, elements, reported_keys, reported_elements)
 
     def __add__(self, other: "Coverage") -> "Coverage":
-        return _added(self, other)
+        return Coverage(
+            keys=self.keys + other.keys,
+            elements=self.elements + other.elements,
+            reported_keys=self.reported_keys + other.reported_keys,
+            reported_elements=self.reported_elements + other.reported_elements,
+        )
 
 
 @dataclass(frozen=True)
@@ -210,10 +216,17 @@ class Accuracy:
     @property
     def nrmse(self) -> float:
         """The root of the expected squared error, as a share of the truth; NaN if that is 0."""
-        return float(np.sqrt(self.mse) / self.truth) if self.truth else float("nan")
+        if not self.truth:
+            return float("nan")
+        return float(np.sqrt(self.mse) / self.truth)
 
     def __add__(self, other: "Accuracy") -> "Accuracy":
-        return _added(self, other)
+        return Accuracy(
+            coverage=self.coverage + other.coverage,
+            truth=self.truth + other.truth,
+            bias=self.bias + other.bias,
+            variance=self.variance + other.variance,
+        )
 
 
 def coverage(method: Method, frequencies: ArrayLike | Mapping[int, int]) -> Coverage:
@@ -278,76 +291,80 @@ def selection_accuracy(
 
 
 def selected(errors: Errors, keys: Floats, share: float) -> Accuracy:
-    """Return the same as `selection_accuracy`, from the errors at each frequency and its number of keys."""
-    selection = covered(errors.frequencies, keys, errors.reported).of_share(share)
+    """Return `selection_accuracy` from the errors at each frequency and its number of keys."""
+    of_all_keys = covered(errors.frequencies, keys, errors.reported)
     truth = share * float(keys @ errors.truth)
     bias = share * float(keys @ errors.bias)
     squared_bias = float(keys @ errors.bias**2)
     of_estimates = share * float(keys @ errors.variance)
     of_selection = share * (1 - share) * squared_bias
-    return Accuracy(selection, truth, bias, of_estimates + of_selection)
+    return Accuracy(of_all_keys.of_share(share), truth, bias, of_estimates + of_selection)
 
 
 @dataclass(frozen=True, eq=False)
 class _Grouped:
-    """Distinct frequencies, and what the keys of each add up to."""
+    """Distinct frequencies, and sums over the keys of each."""
 
     frequencies: Ints
-    keys: Floats
-    weights: Floats
-    squares: Floats  # of weights
+    keys: Floats  # number of keys with a weight other than 0
+    weights: Floats  # sum of weights
+    squares: Floats  # sum of squared weights
 
     @staticmethod
     def of(
         frequencies: ArrayLike | Mapping[int, int], weights: ArrayLike | None = None
     ) -> "_Grouped":
         """Group a list with the frequency of each key, or read a mapping from each frequency to its keys."""
-        if isinstance(frequencies, Mapping):
-            if weights is not None:
-                raise InvalidValue(
-                    "weights go with a list of frequencies, one for each key, not with a mapping",
-                    "select by giving its entries",
-                )
-            keys = as_frequencies(list(frequencies.values())).astype(np.float64)
-            return _Grouped(as_frequencies(list(frequencies)), keys, keys, keys)
+        if not isinstance(frequencies, Mapping):
+            return _Grouped._of_list(frequencies, weights)
+        if weights is not None:
+            raise InvalidValue(
+                "weights go with a list of frequencies, one for each key, not with a mapping",
+                "select by giving its entries",
+            )
+        distinct = as_frequencies(list(frequencies))
+        keys = as_frequencies(list(frequencies.values())).astype(np.float64)
+        return _Grouped(distinct, keys, weights=keys, squares=keys)
+
+    @staticmethod
+    def _of_list(frequencies: ArrayLike, weights: ArrayLike | None) -> "_Grouped":
         listed = as_frequencies(frequencies).reshape(-1)
-        weight = (
-            np.ones(listed.shape)
-            if weights is None
-            else np.asarray(weights, np.float64).reshape(-1)
-        )
+        weight = np.ones(listed.shape)
+        if weights is not None:
+            weight = np.asarray(weights, np.float64).reshape(-1)
         if weight.shape != listed.shape or not np.isfinite(weight).all():
             raise InvalidValue(
                 "weights must be finite numbers, one for each frequency", "give 0 and 1 to select"
             )
-        i, place = np.unique(listed, return_inverse=True)
+        distinct, place = np.unique(listed, return_inverse=True)
 
-        def added(values: Floats) -> Floats:
-            return np.bincount(place, values, len(i)).astype(np.float64)
+        def summed(values: Floats) -> Floats:
+            return np.bincount(place, values, minlength=len(distinct)).astype(np.float64)
 
-        return _Grouped(i, added(weight != 0), added(weight), added(weight**2))
+        return _Grouped(distinct, summed(weight != 0), summed(weight), summed(weight**2))
 
 
 def covered(i: Ints, keys: Floats, reported: Floats) -> Coverage:
-    """Return the coverage of a number of keys at each frequency, reported with these probabilities."""
+    """Return the coverage of a number of keys at each frequency i, which are reported with these probabilities."""
     elements = round(float(keys @ i))
-    whole = bool((keys % 1 == 0).all())
-    if elements >= 2**53 and whole:  # floats would round
-        pairs = zip(i.tolist(), keys.tolist(), strict=True)
-        elements = sum(frequency * int(n) for frequency, n in pairs)
-    reported_keys = float(keys @ reported)
-    reported_elements = float((keys * i) @ reported)
-    return Coverage(round(float(keys.sum())), elements, reported_keys, reported_elements)
+    are_whole = bool((keys % 1 == 0).all())
+    if elements >= _EXACT_FLOATS and are_whole:
+        elements = 0
+        for frequency, n in zip(i.tolist(), keys.tolist(), strict=True):
+            elements += frequency * int(n)
+    return Coverage(
+        keys=round(float(keys.sum())),
+        elements=elements,
+        reported_keys=float(keys @ reported),
+        reported_elements=float((keys * i) @ reported),
+    )
 
 
 def check_frequency_itself(of: Measure | str) -> None:
     """Refuse a measure that the expressions of a baseline do not cover."""
-    if Measure.of(of) != FREQUENCY:
+    measure = Measure.of(of)
+    if measure != FREQUENCY:
         raise InvalidValue(
-            f"the exact errors of this baseline are stated for the frequency itself, not for {Measure.of(of)}",
+            f"the exact errors of this baseline are stated for the frequency itself, not for {measure}",
             "Pws and NonPrivate take any measure",
         )
-
-
-def _added(a: _Sum, b: _Sum) -> _Sum:
-    return type(a)(**{name: value + getattr(b, name) for name, value in vars(a).items()})

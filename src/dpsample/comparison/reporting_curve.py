@@ -11,18 +11,17 @@ from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.privacy import Privacy
+from dpsample.scheme.bisection import first_integer
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 
 # names of the methods, in tables, charts and figures
-PWS, SBH, TIGHT, SAMPLED, OPEN = (
-    "PWS",
-    "SbH",
-    "SbH, tight cutoff",
-    "sample and threshold",
-    "not private",
-)
+PWS = "PWS"
+SBH = "SbH"
+TIGHT = "SbH, tight cutoff"
+SAMPLED = "sample and threshold"
+OPEN = "not private"
 
 LIKELY = 0.5  # the reporting probability at the detection threshold
 
@@ -42,23 +41,19 @@ def detection_threshold_of(method: Method, largest: int = MAX_FREQUENCY) -> int 
     >>> detection_threshold_of(StabilityHistogram(Privacy(1, 1e-6)))
     15
     """
-    low, high = 0, 1
-    while not _is_likely(method, high):
+
+    def is_likely(frequency: int) -> bool:
+        [probability] = method.reported([frequency])
+        return bool(probability >= LIKELY)
+
+    low = 0
+    high = 1
+    while not is_likely(high):
         if high == largest:
             return None
-        low, high = high, min(2 * high, largest)
-    while high - low > 1:  # the reporting probability does not decrease
-        middle = (low + high) // 2
-        if _is_likely(method, middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _is_likely(method: Method, frequency: int) -> bool:
-    [probability] = method.reported([frequency])
-    return bool(probability >= LIKELY)
+        low = high
+        high = min(2 * high, largest)
+    return first_integer(is_likely, low, high)  # the reporting probability does not decrease
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +62,8 @@ class Curve:
 
     frequencies: Ints
     pws: Floats
-    sbh: (
-        Floats | None
-    )  # None if the stability-based histogram is not defined for the sampling, or its privacy unknown
+    # None if the stability-based histogram is not defined for the sampling, or its privacy unknown
+    sbh: Floats | None
     tight: Floats | None
     sampled: Floats  # q, the largest that any method can have
 
@@ -100,11 +94,16 @@ def curve_at(
     """Return the reporting probabilities at these frequencies; `privacy` and `peers` are those of `curve`."""
     if peers is None and isinstance(privacy, Privacy):
         peers = privacy
-    peer = dict(histograms(sampling, peers))
-    lines = {name: method.reported(frequencies) for name, method in peer.items()}
-    pws = Pws(sampling, privacy).reported(frequencies)
-    q = sampling.q(frequencies)
-    return Curve(frequencies, pws, lines.get(SBH), lines.get(TIGHT), q)
+    reported = {}
+    for name, method in histograms(sampling, peers):
+        reported[name] = method.reported(frequencies)
+    return Curve(
+        frequencies=frequencies,
+        pws=Pws(sampling, privacy).reported(frequencies),
+        sbh=reported.get(SBH),
+        tight=reported.get(TIGHT),
+        sampled=sampling.q(frequencies),
+    )
 
 
 def end_of_rise(sampling: Sampling, privacy: PerKey) -> int:
@@ -112,7 +111,8 @@ def end_of_rise(sampling: Sampling, privacy: PerKey) -> int:
 
     Frequencies are counted from the least that is reported.
     """
-    most = float(Pws(sampling, privacy).reported([sampling.largest])[0])
+    [most] = Pws(sampling, privacy).reported([sampling.largest]).tolist()
+    half_of_keys = frequency_reaching(most / 2, sampling, privacy) or 1
     never_reported = sampling.least - 1
-    half = (frequency_reaching(most / 2, sampling, privacy) or 1) - never_reported
-    return never_reported + min(10 * half, sampling.largest)
+    length = 10 * (half_of_keys - never_reported)
+    return never_reported + min(length, sampling.largest)

@@ -21,12 +21,11 @@ from dpsample.release.rows import added_elements
 from dpsample.release.terms import Terms
 from dpsample.scheme.held import HeldReporting
 from dpsample.scheme.integer import IntegerLaw, integer_law
-from dpsample.scheme.invert import locate
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Priority, Sampling
 from dpsample.scheme.soft_cap import SoftCap
-from dpsample.scheme.tokens import check_grid, chosen_grid, steady_from
+from dpsample.scheme.tokens import check_grid, chosen_grid
 
 _CLOSE = 2.0**-30  # relative: what is closer to a cut point than this is decided exactly
 _WORD = 2.0**-62  # absolute: what the first 64 bits leave open, with room to spare
@@ -134,7 +133,7 @@ class Sanitizer:
         self.grid = chosen_grid(grid, privacy, sampling=sampling)
         self._reporting = Reporting.of(sampling, privacy)
         self._law = lru_cache(maxsize=16)(lambda i: integer_law(i, sampling, privacy, self.grid))
-        self._steady = steady_from(self._reporting)
+        self._steady = self._reporting.steady_from
 
     def __call__(self, frequencies: Ints, coins: Coins) -> tuple[Rows, Ints]:
         """Return the positions of the keys that are reported, and their tokens in units of 1/grid (0 for keys only)."""
@@ -237,7 +236,7 @@ class Sanitizer:
         distinct, member, keys = np.unique(law_of, return_inverse=True, return_counts=True)
         shared = (keys >= _SHARED) | (distinct == self._steady)
         alone = np.flatnonzero(~shared[member])
-        located = locate(frequencies[alone], v[alone], self._reporting, self.grid)
+        located = self._reporting.locate(frequencies[alone], v[alone], self.grid)
         cells[alone], above[alone], upto[alone] = located
 
         by_law = np.argsort(member, kind="stable")

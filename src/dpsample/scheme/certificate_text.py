@@ -1,7 +1,7 @@
 """A certificate as text: the integers that tokens are drawn from, for another program to check.
 
-docs/proofs.md describes the lines. The rows are those that `certify` checked. Probabilities of being sampled have the
-bounds that the rows were divided by, over 2**bits.
+docs/proofs.md describes the lines. The rows are those that `certify` checked. Sampling probabilities have the bounds
+that the rows were divided by, over 2**bits.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FORMAT = "dpsample-certificate 1"
 
 
 def repeats(certificate: Certificate) -> bool:
-    """Return whether the rows that were checked are those of every frequency, of which the last one repeats."""
+    """Return whether the checked rows cover every frequency: all from 0 on, up to one that repeats, shifted."""
     if len(certificate.checked) != 1 or certificate.shifts_from is None:
         return False
     [span] = certificate.checked
@@ -52,11 +52,14 @@ def certificate_lines(certificate: Certificate) -> Iterator[str]:
     row 1 1 28f5c28f.. ffea746f.. 10000000..
     end
     """
-    sampling, privacy, grid = certificate.sampling, certificate.privacy, certificate.grid
+    sampling = certificate.sampling
+    privacy = certificate.privacy
+    grid = certificate.grid
     if sampling is None or grid is None or isinstance(sampling, SampleAndHold):
+        given = "a table" if sampling is None else "a stream"
         raise InvalidValue(
-            "a certificate can be written of the rows of a scheme that draws each key's token at once, but not of "
-            + ("a table" if sampling is None else "a stream"),
+            "a certificate can be written for a scheme that draws each key's token at once, but not for "
+            f"{given}",
             "use `dpsample verify` without it",
         )
     scheme = sampling.sanitized_as
@@ -78,22 +81,26 @@ def certificate_lines(certificate: Certificate) -> Iterator[str]:
         if span.start == 1:
             yield _line("row", 0, 0)
         first = max(span.start - 1, 1)
-        for law in islice(integer_laws(first, scheme, privacy, grid), span.stop - first):
-            yield _line("row", *_bounds(law.frequency, reporting, q_bits), *law.cuts)
+        laws = integer_laws(first, scheme, privacy, grid)
+        for law in islice(laws, span.stop - first):
+            low, high = _bounds(law.frequency, reporting, q_bits)
+            yield _line("row", low, high, *law.cuts)
     yield "end"
 
 
 def _bounds(frequency: int, reporting: Reporting, bits: int) -> tuple[int, int]:
-    """Bounds of q; from where the reporting probability is constant, of all larger frequencies too."""
-    low, high = reporting.sampling.bounds(frequency, bits)
+    """Return bounds of q over 2**bits; once pi is constant, they hold for all larger frequencies too."""
+    sampling = reporting.sampling
+    low, high = sampling.bounds(frequency, bits)
     if frequency >= reporting.constant_from:
-        high = reporting.sampling.bounds(reporting.sampling.largest, bits)[1]
+        _, high = sampling.bounds(sampling.largest, bits)
     return low, high
 
 
 def _terms(epsilon: Fraction, ratio: Fraction) -> int:
-    """The power up to which the series of exp(epsilon) reaches the ratio."""
-    n, term = 0, Fraction(1)
+    """Return the power up to which the series of exp(epsilon) reaches the ratio."""
+    n = 0
+    term = Fraction(1)
     total = term
     while total < ratio:
         n += 1
@@ -103,4 +110,5 @@ def _terms(epsilon: Fraction, ratio: Fraction) -> int:
 
 
 def _line(word: str, *numbers: int) -> str:
-    return " ".join([word, *(f"{n:x}" for n in numbers)])
+    digits = [f"{n:x}" for n in numbers]
+    return " ".join([word, *digits])

@@ -5,15 +5,15 @@ own. The guarantee is then, for all r, with P_r(j) the probability of token j (o
 
     sum_j max(0, P_r(j) - E P_{r-1}(j)) <= delta   and   sum_j max(0, P_{r-1}(j) - E P_r(j)) <= delta.
 
-Both are evaluated in integers, for the very cut points that a sanitizer draws from, with a proved lower bound of
-E = exp(epsilon) and with proved bounds of the real sampling probabilities. Nothing is rounded. Frequencies that are too
-many to be checked one by one are covered by `lemma`.
+This is (1) of docs/theory.md, section 1. Both sums are evaluated in integers, for the very cut points that a sanitizer
+draws from, with a proved lower bound of E = exp(epsilon) and with proved bounds of the real sampling probabilities.
+Nothing is rounded. Where there are too many frequencies to check one by one, `lemma` covers the others (section 5).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, pairwise, zip_longest
 from typing import Any
 
 from dpsample.balls import precision
@@ -37,15 +37,19 @@ COUNTED_FROM = (
     "frequencies count from the first one at which the key's public hash samples it: for every seed"
 )
 _RATIO_BITS = 256  # of the lower bound of exp(epsilon): far more digits than delta has
+_MORE_BITS = 64  # of the bounds of q than the cuts have, so that they cost next to nothing of delta
 _SHOWN_SPANS = 8
-_WORK = (
-    1 << 20
-)  # tokens of rows that are computed where the lemma covers all: about a second, at any epsilon
+# tokens of rows that are checked besides the lemma, which covers all: about a second, at any epsilon
+_WORK = 1 << 20
+_SMALL_GAP = 4  # supports: a gap between spans that is no longer is checked too, since its rows are computed anyway
+_ROUNDING = 64  # units of 2**-bits, over delta, by which rounding moves pi and 1 - pi of Rényi steps at most
+
+Progress = Callable[[int, int], None]  # is called with pairs done, and pairs in all
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved, and the largest delta that was found.
+    """A proved privacy, and the largest delta that was found.
 
     `checked` are ranges of frequencies r whose pair of rows (r - 1, r) was checked. From `shifts_from` on, every row is
     proved to be a shift of a checked one, or, along a stream, to spend as much; None if there is no such row. `bound`
@@ -58,7 +62,7 @@ class Certificate:
     grid: int | None
     checked: tuple[range, ...]
     delta: Fraction
-    at: int
+    at: int  # the later frequency of the pair that spends it
     shifts_from: int | None
     bound: Fraction | None = None
 
@@ -74,10 +78,11 @@ class Certificate:
             return True
         if not self.checked or self.checked[0].start != 1:
             return False
-        end = self.shifts_from
-        if end is None:  # a table, or a sequence of q, ends somewhere
-            return self.sampling is None or self.checked[0].stop > self.sampling.largest
-        return self.checked[0].stop > end
+        after_first_span = self.checked[0].stop
+        if self.shifts_from is not None:
+            return after_first_span > self.shifts_from
+        # a table, or a sequence of q, ends somewhere
+        return self.sampling is None or after_first_span > self.sampling.largest
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as JSON; both deltas are exact."""
@@ -85,8 +90,8 @@ class Certificate:
             "privacy": self.privacy.to_json(),
             "sampling": None if self.sampling is None else self.sampling.to_json(),
             "grid": self.grid,
-            "holds": "at every frequency" if self.complete else "at the checked frequencies",
-            "checked": [[r.start, r.stop - 1] for r in self.checked],
+            "holds": _holds(self.complete),
+            "checked": [[span.start, span.stop - 1] for span in self.checked],
             "delta_found": _ratio(self.delta),
             "delta_found_decimal": f"{float(self.delta):.17g}",
             "at_frequency": self.at,
@@ -117,17 +122,23 @@ class Certificate:
         return "\n".join([*lines, _coverage_in_words(self.complete)])
 
     def _unused(self, delta: Fraction) -> str:
-        """The share of the allowed delta that a smaller one leaves."""
-        return f"{float(1 - delta / self.privacy.delta):.2g}"
+        """Return the share of the allowed delta that a smaller one leaves."""
+        share = 1 - delta / self.privacy.delta
+        return f"{float(share):.2g}"
 
     def _spans_in_words(self) -> str:
-        spans = ", ".join(f"{span.start}-{span.stop - 1}" for span in self.checked[:_SHOWN_SPANS])
+        shown = [f"{span.start}-{span.stop - 1}" for span in self.checked[:_SHOWN_SPANS]]
+        spans = ", ".join(shown)
         more = len(self.checked) - _SHOWN_SPANS
         return f"{spans} and {more} more spans" if more > 0 else spans
 
 
 def _ratio(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
+
+
+def _holds(complete: bool) -> str:
+    return "at every frequency" if complete else "at the checked frequencies"
 
 
 def _coverage_in_words(complete: bool) -> str:
@@ -139,7 +150,7 @@ def certify(
     privacy: Privacy,
     grid: int | None = None,
     frequencies: Iterable[range] | range | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Certificate:
     """Check the integer scheme exactly; raise `PrivacyViolation` if it is not (epsilon, delta)-DP.
 
@@ -168,32 +179,43 @@ def certify(
     assert isinstance(reporting, Reporting)
     largest = min(sampling.largest, MAX_FREQUENCY // grid)
     window = support_length(privacy)
-    bound = None if frequencies is not None else _bound(reporting, grid, largest)
-    steady = (
-        _steady(reporting, grid, largest) if bound is None or window**2 * grid <= _WORK else None
-    )
-    spans = (
-        _spans(reporting, steady, largest)
-        if frequencies is None
-        else _checked_spans(frequencies, largest)
-    )
+
+    bound = _bound(reporting, grid, largest) if frequencies is None else None
+    steady = None
+    if bound is None or window**2 * grid <= _WORK:
+        steady = _steady(reporting, grid, largest)
+    if frequencies is None:
+        spans = _spans(reporting, steady, largest)
+    else:
+        spans = _checked_spans(frequencies, largest)
     if bound is not None:
         spans = _affordable(spans, window, grid)
+
     E = exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS)
-    unit = 1 << (2 * reporting.bits + 64 + _RATIO_BITS)
-    largest_delta = _LargestDelta(privacy, sampling, unit, sum(map(len, spans)), progress)
+    unit = 1 << (2 * reporting.bits + _MORE_BITS + _RATIO_BITS)
+    pairs = sum(map(len, spans))
+    largest_delta = _LargestDelta(privacy, sampling, unit, pairs, progress)
     for span in spans:
         for before, now in _pairs(span, reporting, grid):
             largest_delta.see(_delta_between(before, now, E), now.frequency)
-    covered = steady is not None and any(steady in span for span in spans)
-    shifts_from = steady if covered else None
+    is_steady_checked = steady is not None and any(steady in span for span in spans)
     return Certificate(
-        privacy, sampling, grid, spans, largest_delta.found, largest_delta.at, shifts_from, bound
+        privacy=privacy,
+        sampling=sampling,
+        grid=grid,
+        checked=spans,
+        delta=largest_delta.found,
+        at=largest_delta.at,
+        shifts_from=steady if is_steady_checked else None,
+        bound=bound,
     )
 
 
 class _LargestDelta:
-    """The largest delta of the pairs of rows that were checked so far; one above that of the privacy is refused."""
+    """The largest delta of the pairs of rows that were checked so far; one above that of the privacy is refused.
+
+    Deltas are integers in units of 1 / `unit`.
+    """
 
     def __init__(
         self,
@@ -201,12 +223,16 @@ class _LargestDelta:
         sampling: Sampling,
         unit: int,
         pairs: int,
-        progress: Callable[[int, int], None] | None,
+        progress: Progress | None,
     ) -> None:
-        self._privacy, self._sampling, self._unit = privacy, sampling, unit
-        self._pairs, self._progress = pairs, progress
+        self._privacy = privacy
+        self._sampling = sampling
+        self._unit = unit
         self._allowed = privacy.delta * unit
-        self._worst = self._seen = 0
+        self._pairs = pairs
+        self._progress = progress
+        self._seen = 0
+        self._worst = 0
         self.at = 0  # the later frequency of the worst pair; 0 if none was checked
 
     @property
@@ -214,15 +240,16 @@ class _LargestDelta:
         return Fraction(self._worst, self._unit)
 
     def see(self, delta: int, frequency: int) -> None:
-        """Take the delta between a frequency and the one before it, in units."""
+        """Take the delta between a frequency and the one before it."""
         if delta > self._allowed:
+            exact_delta = Fraction(delta, self._unit)
             raise PrivacyViolation(
-                f"{self._privacy} must hold at every frequency; found delta = "
-                f"{float(Fraction(delta, self._unit)):.12g} between {frequency - 1} and {frequency}; do not use "
-                f"{self._sampling} with these parameters"
+                f"{self._privacy} does not hold: delta is {float(exact_delta):.12g} between the frequencies "
+                f"{frequency - 1} and {frequency}; do not use {self._sampling} with these parameters"
             )
         if delta > self._worst or not self.at:
-            self._worst, self.at = delta, frequency
+            self._worst = delta
+            self.at = frequency
         self._seen += 1
         if self._progress is not None:
             self._progress(self._seen, self._pairs)
@@ -231,83 +258,116 @@ class _LargestDelta:
 def _certify_held(
     reporting: HeldReporting,
     frequencies: Iterable[range] | range | None,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> Certificate:
-    """The certificate of a stream, from the integers that held keys draw from: all rows up to the end of the noise."""
-    privacy, end = reporting.privacy, reporting.cells
-    spans = (
-        (range(1, end + 1),) if frequencies is None else _checked_spans(frequencies, MAX_FREQUENCY)
-    )
-    E, ratio_bits = (
-        reporting.E,
-        reporting.ratio_bits,
-    )  # a proved bound, of a precision that fits delta
-    unit = 1 << (reporting.bits + 128 + ratio_bits)
+    """Return the certificate of a stream, of all rows up to the end of the noise."""
+    end = reporting.cells
+    spans: tuple[range, ...] = (range(1, end + 1),)
+    if frequencies is not None:
+        spans = _checked_spans(frequencies, MAX_FREQUENCY)
     steady = end if any(span.stop > end for span in spans) else None
     pairs = min(sum(map(len, spans)), end)
-    largest_delta = _LargestDelta(privacy, reporting.sampling, unit, pairs, progress)
-    for i, (up, down) in enumerate(spent_by_rows(reporting, E, ratio_bits), start=1):
+    # E is a proved bound, of a precision that fits delta
+    unit = 1 << (reporting.bits + 128 + reporting.ratio_bits)
+    largest_delta = _LargestDelta(reporting.privacy, reporting.sampling, unit, pairs, progress)
+    spent = spent_by_rows(reporting, reporting.E, reporting.ratio_bits)
+    for i, (up, down) in enumerate(spent, start=1):
         if i == steady or any(i in span for span in spans):
             largest_delta.see(max(up, down), i)
     return Certificate(
-        privacy, reporting.sampling, 1, spans, largest_delta.found, largest_delta.at, steady
+        privacy=reporting.privacy,
+        sampling=reporting.sampling,
+        grid=1,
+        checked=spans,
+        delta=largest_delta.found,
+        at=largest_delta.at,
+        shifts_from=steady,
     )
 
 
 def certify_table(rows: Sequence[Sequence[Any]], privacy: Privacy) -> Certificate:
     """Check a law from outside: row r holds the probabilities of each token at frequency r = 0, 1, 2, ...
 
-    Rows may have different lengths; what a row lacks to 1 is the probability of not being reported. Numbers are taken
+    Rows may have different lengths; the probability of not being reported is the rest to 1. Numbers are taken
     exactly as they are (a float is a binary fraction). Raises `PrivacyViolation` if a pair of rows fails.
 
     >>> from dpsample import Privacy
     >>> certify_table([[], ["0.01"], ["0.03", "0.01"]], Privacy(2, 0.01)).pairs
     2
     """
-    E = Fraction(
-        exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS), 1 << _RATIO_BITS
-    )
-    table = []
-    for r, row in enumerate(_rows_of(rows)):
-        try:
-            law = [_probability(v) for v in _rows_of(row)]
-        except (ValueError, TypeError, ArithmeticError):
-            raise InvalidValue(f"row {r} must hold numbers alone", "write decimals") from None
-        absent = 1 - sum(law, Fraction(0))
-        if absent < 0 or any(p < 0 for p in law):
-            problem = (
-                f"a sum that exceeds 1 by {float(-absent):.3g}"
-                if absent < 0
-                else "a negative number"
-            )
-            raise InvalidValue(
-                f"each row must hold probabilities that sum to at most 1, but row {r} has {problem}",
-                "scale it down, or leave the rounding error to the probability of not being reported",
-            )
-        table.append([absent, *law])
+    E_bits = exponential_floor(min(privacy.epsilon, Fraction(64)), _RATIO_BITS)
+    E = Fraction(E_bits, 1 << _RATIO_BITS)
+    table = [_law_of_row(r, row) for r, row in enumerate(_rows_of(rows))]
     if len(table) < 2:
         raise InvalidValue(
             f"a table must have at least two rows, not {len(table)}",
             "give rows for r = 0, 1, 2, ...",
         )
-    worst, at = Fraction(0), 1
-    for r in range(1, len(table)):
-        width = max(len(table[r - 1]), len(table[r]))
-        a, b = (row + [Fraction(0)] * (width - len(row)) for row in (table[r - 1], table[r]))
-        delta = max(_excess(a, b, E), _excess(b, a, E))
+    worst = Fraction(0)
+    at = 1
+    for r, (before, now) in enumerate(pairwise(table), start=1):
+        delta = max(_excess(before, now, E), _excess(now, before, E))
         if delta > privacy.delta:
             raise PrivacyViolation(
-                f"{privacy} must hold at every frequency; found delta = {float(delta):.12g} "
-                f"between rows {r - 1} and {r}; do not use this table with these parameters"
+                f"{privacy} does not hold: delta is {float(delta):.12g} between rows {r - 1} and {r}; do not use this "
+                "table with these parameters"
             )
         if delta > worst:
-            worst, at = delta, r
-    return Certificate(privacy, None, None, (range(1, len(table)),), worst, at, None)
+            worst = delta
+            at = r
+    checked = (range(1, len(table)),)
+    return Certificate(
+        privacy, sampling=None, grid=None, checked=checked, delta=worst, at=at, shifts_from=None
+    )
+
+
+def _rows_of(value: Any) -> Iterable[Any]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidValue(
+            f"a table must be a sequence of rows, not {type(value).__name__}",
+            "give [[...], [...], ...]",
+        )
+    return value
+
+
+def _law_of_row(r: int, row: Any) -> list[Fraction]:
+    """Return the probabilities of not being reported, and of each token, at frequency r."""
+    try:
+        tokens = [_probability(value) for value in _rows_of(row)]
+    except (ValueError, TypeError, ArithmeticError):
+        raise InvalidValue(f"row {r} must hold numbers alone", "write decimals") from None
+    absent = 1 - sum(tokens, Fraction(0))
+    problem = None
+    if absent < 0:
+        problem = f"a sum that exceeds 1 by {float(-absent):.3g}"
+    elif any(p < 0 for p in tokens):
+        problem = "a negative number"
+    if problem is not None:
+        raise InvalidValue(
+            f"each row must hold probabilities that sum to at most 1, but row {r} has {problem}",
+            "scale it down, or leave the rounding error to the probability of not being reported",
+        )
+    return [absent, *tokens]
+
+
+def _probability(value: Any) -> Fraction:
+    """Return a number exactly as it is: a float is a binary fraction."""
+    if isinstance(value, bool):
+        raise TypeError
+    return Fraction(value.item() if hasattr(value, "item") else value)
+
+
+def _excess(a: Iterable[Fraction], b: Iterable[Fraction], E: Fraction) -> Fraction:
+    """Return the sum of ``max(0, P(j) - E P'(j))`` over all outcomes; the shorter law is 0 at the others."""
+    total = Fraction(0)
+    for p, other in zip_longest(a, b, fillvalue=Fraction(0)):
+        total += max(p - E * other, Fraction(0))
+    return total
 
 
 @dataclass(frozen=True)
 class KeyCertificate:
-    """What was proved of the keys of one user, each on its own: that their law is the one that composition counts."""
+    """A proof about the keys of one user, each on its own: that their law is the one that composition counts."""
 
     per_key: KeyNoise | RenyiSteps | ComposedSteps
     sampling: Sampling
@@ -321,7 +381,7 @@ class KeyCertificate:
             "per_key": self.per_key.to_json(),
             "sampling": self.sampling.to_json(),
             "grid": self.grid,
-            "holds": "at every frequency" if self.complete else "at the checked frequencies",
+            "holds": _holds(self.complete),
             "comparisons": self.comparisons,
             "complete": self.complete,
         }
@@ -348,13 +408,15 @@ def certify_keys(
     if isinstance(per_key, KeyNoise):
         if not isinstance(sampling.sanitized_as, KeepAll):
             raise PrivacyViolation(
-                f"bounded noise is for all keys; found {sampling}; do not trust this release"
+                f"bounded noise is for all keys, not for {sampling}; do not trust this release"
             )
-        return KeyCertificate(per_key, sampling, 1, per_key.cells, True)
+        return KeyCertificate(per_key, sampling, 1, comparisons=per_key.cells, complete=True)
     reporting = Reporting.of(sampling.sanitized_as, per_key)
-    proved = (
-        per_key.proves if isinstance(per_key, ComposedSteps) else _renyi_proof(reporting, per_key)
-    )
+    proved: Callable[[int, int, int], bool]
+    if isinstance(per_key, RenyiSteps):
+        proved = _renyi_proof(reporting, per_key)
+    else:
+        proved = per_key.proves
 
     def private_step(before: int, now: int) -> bool:
         if before == 0:
@@ -365,60 +427,41 @@ def certify_keys(
 
     with precision():
         comparisons = check_steps(reporting, sampling.largest, private_step)
-    return KeyCertificate(per_key, sampling, grid, comparisons, sampling.monotone)
+    return KeyCertificate(per_key, sampling, grid, comparisons, complete=sampling.monotone)
 
 
 def _renyi_proof(reporting: Law, steps: RenyiSteps) -> Callable[[int, int, int], bool]:
-    """Return what decides whether a step has the divergence that it may have."""
+    """Return a function of two probabilities over 2**bits: whether a step has the divergence that it may have."""
     order = steps.order
-    # rounding moves pi, and 1 - pi, by less than 64 units of 2**-bits over delta: far less than the margin of the steps
-    if order * 64 > (order - 1) * steps.divergence * MARGIN / 2 * steps.delta**2 * reporting.one:
+    # a step may cost the divergence less half of its margin; rounding must cost less than that half
+    moments_of_rounding = order * _ROUNDING
+    moments_of_margin = (order - 1) * steps.divergence * MARGIN / 2
+    if moments_of_rounding > moments_of_margin * steps.delta**2 * reporting.one:
         raise PrivacyViolation(
-            "rounding must cost less than the margin; found more; do not use these parameters"
+            "rounding costs more than the margin that is left for it; do not use these parameters"
         )
     with precision():
         limit = moment_limit(order, steps.divergence * (1 - MARGIN / 2))
     return lambda now, before, bits: allowed(now, before, bits, order, limit)
 
 
-def _rows_of(value: Any) -> Iterable[Any]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidValue(
-            f"a table must be a sequence of rows, not {type(value).__name__}",
-            "give [[...], [...], ...]",
-        )
-    return value
-
-
-def _probability(value: Any) -> Fraction:
-    """Take a number exactly as it is: a float is a binary fraction."""
-    if isinstance(value, bool):
-        raise TypeError
-    return Fraction(value.item() if hasattr(value, "item") else value)
-
-
-def _excess(a: Iterable[Fraction], b: Iterable[Fraction], E: Fraction) -> Fraction:
-    return sum((max(p - E * r, Fraction(0)) for p, r in zip(a, b, strict=True)), Fraction(0))
-
-
 def _bound(reporting: Reporting, grid: int, largest: int) -> Fraction | None:
-    """The delta of the lemma; None if that is more than allowed, or if nobody knows q between calls."""
+    """Return the delta of the lemma; None if that is more than allowed, or if nobody knows q between calls."""
+    if not reporting.sampling.monotone:
+        return None
     units = delta_bound(reporting, grid)
-    if (
-        units is None
-        or units > reporting.privacy.delta * reporting.one
-        or not reporting.sampling.monotone
-    ):
+    if units is None or units > reporting.privacy.delta * reporting.one:
         return None
     check_steps(reporting, largest)
     return Fraction(units, reporting.one)
 
 
 def _steady(reporting: Reporting, grid: int, largest: int) -> int | None:
-    """The first row from which on all are proved shifts: no token from before pi was constant is in it."""
-    constant = i = reporting.constant_from
+    """Return a row of which all later ones are proved shifts: it has no token from before pi was constant."""
+    constant = reporting.constant_from
     if constant >= largest or not reporting.sampling.monotone:
         return None
+    i = constant
     tails = [0]
     while tails[-1] != reporting.pi(i) or i == constant:
         if i >= largest:
@@ -429,13 +472,11 @@ def _steady(reporting: Reporting, grid: int, largest: int) -> int | None:
 
 
 def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
+    """Return the ranges that a caller gives, or refuse them."""
     spans = [frequencies] if isinstance(frequencies, range) else frequencies
     if isinstance(spans, Iterable):
         spans = tuple(spans)
-        if all(
-            isinstance(s, range) and s.step == 1 and 1 <= s.start <= s.stop <= largest + 1
-            for s in spans
-        ):
+        if all(_is_span(span, largest) for span in spans):
             return spans
     raise InvalidValue(
         f"frequencies must be ranges of step 1 within 1 to {largest}, not {frequencies!r}",
@@ -443,47 +484,60 @@ def _checked_spans(frequencies: Any, largest: int) -> tuple[range, ...]:
     )
 
 
+def _is_span(span: Any, largest: int) -> bool:
+    if not isinstance(span, range) or span.step != 1:
+        return False
+    return 1 <= span.start <= span.stop <= largest + 1
+
+
 def _spans(reporting: Reporting, steady: int | None, largest: int) -> tuple[range, ...]:
-    """The default choice of frequencies, as disjoint ranges in ascending order."""
-    window = support_length(reporting.privacy)
+    """Return the default choice of frequencies, as disjoint ranges in ascending order."""
     wanted = [range(1, 3)]
-    wanted += [range(i, i + 2) for i in reporting.delicate.tolist()]
-    wanted += [
-        range(1 << k, (1 << k) + 2)
-        for k in range(2, largest.bit_length())
-        if not steady or 1 << k < steady
-    ]
+    for i in reporting.delicate.tolist():
+        wanted.append(range(i, i + 2))
+    for exponent in range(2, largest.bit_length()):
+        power_of_two = 1 << exponent
+        if not steady or power_of_two < steady:
+            wanted.append(range(power_of_two, power_of_two + 2))
     if steady is not None:
         wanted.append(range(reporting.constant_from, steady + 1))
+    small_gap = _SMALL_GAP * support_length(reporting.privacy)
     spans: list[range] = []
-    for span in sorted(wanted, key=lambda r: r.start):
-        start, stop = span.start, min(span.stop, largest + 1)
+    for span in sorted(wanted, key=lambda span: span.start):
+        start = span.start
+        stop = min(span.stop, largest + 1)
         if start >= stop:
             continue
-        if spans and start <= spans[-1].stop + 4 * window:  # small gaps are cheap to fill
-            spans[-1] = range(spans[-1].start, max(spans[-1].stop, stop))
-        else:
-            spans.append(range(start, stop))
+        if spans and start <= spans[-1].stop + small_gap:
+            last = spans.pop()
+            start = last.start
+            stop = max(last.stop, stop)
+        spans.append(range(start, stop))
     return tuple(spans)
 
 
 def _affordable(spans: tuple[range, ...], window: int, grid: int) -> tuple[range, ...]:
-    """As many of the first rows as `_WORK` allows; a row costs its tokens, a span the rows that lead to it as well."""
+    """Return as many of the first rows as `_WORK` allows.
+
+    A row costs its tokens. A span costs in addition the rows that lead to its first one, half as long on average.
+    """
     affordable: list[range] = []
     work = _WORK
     for span in spans:
-        row = min(span.stop, window) * grid
-        pairs = (work - min(span.start, window) * row // 2) // row
+        tokens_of_row = min(span.stop, window) * grid
+        rows_before = min(span.start, window)
+        pairs = (work - rows_before * tokens_of_row // 2) // tokens_of_row
         if pairs <= 0:
             break
-        affordable.append(span[:pairs])
-        work -= (min(span.start, window) // 2 + len(affordable[-1])) * row
+        checked = span[:pairs]
+        affordable.append(checked)
+        work -= (rows_before // 2 + len(checked)) * tokens_of_row
     return tuple(affordable)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """An integer law with bounds of its real q, over 2**(bits + 64)."""
+    """An integer law with bounds of its real q, over 2**(bits + _MORE_BITS)."""
 
     frequency: int
     grid: int
@@ -492,53 +546,65 @@ class _Row:
     low: int
     high: int
 
+    @property
+    def cells(self) -> list[int]:
+        """The integers of each token, from the highest on; over 2**bits, if the key is sampled."""
+        return [cut - before for before, cut in pairwise((0, *self.cuts))]
+
 
 def _pairs(span: range, reporting: Reporting, grid: int) -> Iterator[tuple[_Row, _Row]]:
-    sampling, bits = reporting.sampling, reporting.bits + 64
+    """Yield the rows r - 1 and r for each r of a span."""
+    sampling = reporting.sampling
+    bits_of_q = reporting.bits + _MORE_BITS
 
     def with_bounds(law: IntegerLaw) -> _Row:
-        low, high = sampling.bounds(law.frequency, bits)
+        low, high = sampling.bounds(law.frequency, bits_of_q)
         if law.frequency >= reporting.constant_from:  # stands for all larger frequencies too
-            high = sampling.bounds(sampling.largest, bits)[1]
+            _, high = sampling.bounds(sampling.largest, bits_of_q)
         return _Row(law.frequency, grid, reporting.bits, law.cuts, low, high)
 
     first = max(span.start - 1, 1)
-    laws = map(
-        with_bounds,
-        islice(integer_laws(first, sampling, reporting.privacy, grid), span.stop - first),
-    )
-    before = next(laws) if span.start > 1 else _Row(0, grid, reporting.bits, (0,), 0, 0)
-    for now in laws:
+    laws = integer_laws(first, sampling, reporting.privacy, grid)
+    rows = map(with_bounds, islice(laws, span.stop - first))
+    if span.start == 1:
+        before = _Row(0, grid, reporting.bits, cuts=(0,), low=0, high=0)
+    else:
+        before = next(rows)
+    for now in rows:
         yield before, now
         before = now
 
 
 def _delta_between(before: _Row, now: _Row, E: int) -> int:
-    """The delta that a pair of rows spends, in the worse direction, in units of 2**-(2 bits + 64 + _RATIO_BITS)."""
-    one = 1 << (2 * now.bits + 64)
-    # "not reported": bounds of the real probability, in units of 2**-(2 bits + 64)
+    """Return the delta that a pair of rows spends, in the worse direction.
+
+    It is in units of 2**-(2 bits + _MORE_BITS + _RATIO_BITS). `E` is a lower bound of exp(epsilon) over 2**_RATIO_BITS.
+    """
     if now.cuts[-1] > 1 << now.bits:
         raise PrivacyViolation(
-            f"a key must not be reported more often than it is sampled; found otherwise at frequency {now.frequency}; "
-            "do not use this scheme"
+            f"a key must not be reported more often than it is sampled, as it is at frequency {now.frequency}; do not "
+            "use this scheme"
         )
-    absent_low = [one - row.high * row.cuts[-1] for row in (before, now)]
-    absent_high = [one - row.low * row.cuts[-1] for row in (before, now)]
-    up = max(0, (absent_high[1] << _RATIO_BITS) - E * absent_low[0])
-    down = max(0, (absent_high[0] << _RATIO_BITS) - E * absent_low[1])
-    # tokens: the cell that is k-th from the top in row r is (k - grid)-th in row r - 1
-    fresh = [b - a for a, b in zip((0, *now.cuts), now.cuts, strict=False)]
-    old = [0] * now.grid + [b - a for a, b in zip((0, *before.cuts), before.cuts, strict=False)]
-    width = max(len(fresh), len(old))
-    fresh += [0] * (width - len(fresh))
-    old += [0] * (width - len(old))
-    now_high, before_high = now.high << _RATIO_BITS, before.high << _RATIO_BITS
-    now_low, before_low = E * now.low, E * before.low
-    for n, o in zip(fresh, old, strict=True):
-        more = now_high * n - before_low * o
+    # "not reported": bounds of the real probability, in units of 2**-(2 bits + _MORE_BITS)
+    one = 1 << (2 * now.bits + _MORE_BITS)
+    absent_least_before = one - before.high * before.cuts[-1]
+    absent_most_before = one - before.low * before.cuts[-1]
+    absent_least_now = one - now.high * now.cuts[-1]
+    absent_most_now = one - now.low * now.cuts[-1]
+    up = max(0, (absent_most_now << _RATIO_BITS) - E * absent_least_before)
+    down = max(0, (absent_most_before << _RATIO_BITS) - E * absent_least_now)
+    # tokens: the k-th cell from the top in row r is the (k - grid)-th in row r - 1
+    cells_now = now.cells
+    cells_before = [0] * now.grid + before.cells
+    q_most_now = now.high << _RATIO_BITS
+    q_most_before = before.high << _RATIO_BITS
+    E_q_least_now = E * now.low
+    E_q_least_before = E * before.low
+    for cell_now, cell_before in zip_longest(cells_now, cells_before, fillvalue=0):
+        more = q_most_now * cell_now - E_q_least_before * cell_before
         if more > 0:
             up += more
-        more = before_high * o - now_low * n
+        more = q_most_before * cell_before - E_q_least_now * cell_now
         if more > 0:
             down += more
     return max(up, down)

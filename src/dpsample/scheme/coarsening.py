@@ -1,12 +1,12 @@
-"""Strides: a scheme as it looks at every k-th frequency, which is a scheme again.
+"""Strides: a scheme at every k-th frequency, which is a scheme again.
 
 k steps of ``pi -> E pi + delta`` are one step of the same form, and so are k steps of its mirror image, which shrinks
 1 - pi:
 
     epsilon' = k epsilon        delta' = delta (E**k - 1) / (E - 1)        q'_m = q_{k m}
 
-So pi at frequency k m is pi' at m, up to the stride in which growing turns to shrinking: there, and from there on, pi'
-is a little above it. The same goes for laws of tokens, of which one of the strided scheme stands for k of the other.
+So pi at frequency k m is pi' at m, up to the stride in which growing turns to shrinking: there, and after it, pi' is a
+little above pi. The same goes for laws of tokens: one law of the strided scheme stands for k of the other.
 How large a table is depends on epsilon', so with strides a small epsilon needs none that is larger. For predictions,
 not for releases.
 """
@@ -24,7 +24,7 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 from dpsample.scheme.tokens import support_length
 
-_MOST = 0.01  # of delta', above which a privacy is none
+_LARGEST_DELTA = 0.01  # of a strided scheme: with a larger one, predictions are no longer those of the scheme itself
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Strided(Sampling):
         return self.sampling.monotone
 
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return self.sampling.q(self._of(frequencies), toward_privacy=toward_privacy)
+        return self.sampling.q(self._unstrided(frequencies), toward_privacy=toward_privacy)
 
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return self.sampling.complement(self._of(frequencies), toward_privacy=toward_privacy)
+        return self.sampling.complement(self._unstrided(frequencies), toward_privacy=toward_privacy)
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         return self.sampling.bounds(self.k * frequency, bits)
@@ -61,12 +61,15 @@ class Strided(Sampling):
             "write the scheme itself",
         )
 
-    def _of(self, frequencies: ArrayLike) -> Ints:
+    def _unstrided(self, frequencies: ArrayLike) -> Ints:
+        """Return the frequencies of the scheme itself."""
         return self.k * as_frequencies(frequencies)
 
 
 def strided(sampling: Sampling, privacy: PerKey, rows: int) -> tuple[Sampling, PerKey, int]:
-    """Return the scheme at every k-th frequency, and k: such that the support of a token is about `rows` long, or 1.
+    """Return the scheme at every k-th frequency, and k, with which the support of a token is about `rows` long.
+
+    k is 1, and the scheme the same, where the support is no longer than that, or there is no such scheme.
 
     >>> from dpsample import KeepAll
     >>> from dpsample.scheme.reporting import reporting_probabilities
@@ -78,18 +81,28 @@ def strided(sampling: Sampling, privacy: PerKey, rows: int) -> tuple[Sampling, P
     >>> reporting_probabilities([200, 295, 350], KeepAll(), Privacy("0.05", 1e-8)).round(4)
     array([0.0043, 0.4966, 0.9678])
     """
+    itself = sampling, privacy, 1
     k = min(round(support_length(privacy) / rows), sampling.largest)
-    if sampling.seed is not None:  # its laws are mixtures, of which these are none
-        return sampling, privacy, 1
+    if (
+        k <= 1 or sampling.seed is not None
+    ):  # the laws of a coordinated sample are mixtures, which strides do not mix
+        return itself
     if not isinstance(privacy, Privacy):
-        coarser = privacy.strided(k) if k > 1 else None
+        coarser = privacy.strided(k)
         if coarser is None:
-            return sampling, privacy, 1
+            return itself
         return KeepAll(-(-sampling.least // k)), coarser, k
-    epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-    if k > 1:
-        k = min(k, math.floor(math.log1p(_MOST * math.expm1(epsilon) / delta) / epsilon))
+    k = min(k, _longest_stride(privacy))
     if k <= 1:
-        return sampling, privacy, 1
-    grown = privacy.delta * Fraction(math.expm1(k * epsilon) / math.expm1(epsilon))
-    return Strided(sampling, k), Privacy(k * privacy.epsilon, grown), k
+        return itself
+    epsilon = float(privacy.epsilon)
+    growth = math.expm1(k * epsilon) / math.expm1(epsilon)
+    delta = privacy.delta * Fraction(growth)
+    return Strided(sampling, k), Privacy(k * privacy.epsilon, delta), k
+
+
+def _longest_stride(privacy: Privacy) -> int:
+    """Return the largest k with which delta' is at most `_LARGEST_DELTA`."""
+    epsilon = float(privacy.epsilon)
+    growth = _LARGEST_DELTA * math.expm1(epsilon) / float(privacy.delta)
+    return math.floor(math.log1p(growth) / epsilon)

@@ -9,9 +9,9 @@ both together spend, from a coin r to a coin p, the delta
 
     p H(epsilon - ln(p / r)) + (1 - p) H(epsilon - ln((1 - p) / (1 - r)))
 
-and pi_i is the largest p for which neither direction spends more than delta. No scheme beside such noise reports a key
-with a larger probability; without noise these are the steps of `reporting` (docs/theory.md, section 10). Each step is
-decided in ball arithmetic.
+and pi_i is the largest p for which neither direction spends more than delta: (4) of docs/theory.md, section 10. No
+scheme beside such noise reports a key with a larger probability; without noise these are the steps of `reporting`. Each
+step is decided in ball arithmetic.
 """
 
 import math
@@ -29,12 +29,14 @@ from dpsample.exact import exact, figures_below, text
 from dpsample.scheme.bisection import last_float
 from dpsample.scheme.law import PerKeyMethod
 from dpsample.scheme.renyi_steps import LONGEST_STEP, MOST_STEPS, StepReporting, softplus
-from dpsample.scheme.sampling import Floats, KeepAll, Sampling
+from dpsample.scheme.reporting import Points
+from dpsample.scheme.sampling import Flags, KeepAll, Sampling
 
-_PRECISION = 256
-_FIGURES = 9
-_BISECTIONS = 50
-_ROOT = math.sqrt(2)
+_PRECISION = 256  # bits of ball arithmetic
+_FIGURES = 9  # of the first step, which a release states
+_BISECTIONS = 50  # of the first step: far more than its figures need
+_ROOT_2 = math.sqrt(2)
+_MOST_EXPONENT = 700.0  # exp of it is a float; the other factor is then 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class ComposedSteps(PerKeyMethod):
     name: ClassVar[str] = "composed steps"
 
     def __post_init__(self) -> None:
-        if not (self.epsilon > 0 and 0 < self.delta < 1 and self.square > 0) or self.first <= 0:
+        are_defined = self.epsilon > 0 and 0 < self.delta < 1 and self.square > 0
+        if not are_defined or self.first <= 0:
             raise InvalidValue(
                 f"Gaussian noise of mu**2 = {text(self.square)} leaves nothing of epsilon {text(self.epsilon)}, delta "
                 f"{text(self.delta)} for the keys",
@@ -69,20 +72,27 @@ class ComposedSteps(PerKeyMethod):
     @cached_property
     def first(self) -> Fraction:
         """The step from 0, and the last one, to 1: at most delta, of few figures; 0 if there is none."""
-        low, high = Fraction(0), self.delta
+        low = Fraction(0)
+        high = self.delta
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._allows_first(middle) else (low, middle)
-        step = figures_below(low, _FIGURES) if low else low
-        return step if step and self._allows_first(step) else Fraction(0)
+            if self._allows_first(middle):
+                low = middle
+            else:
+                high = middle
+        if not low:
+            return low
+        step = figures_below(low, _FIGURES)
+        return step if self._allows_first(step) else Fraction(0)
 
     def _allows_first(self, step: Fraction) -> bool:
-        """Whether a step from 0 is proved: whoever has the key is reported with this probability, and is then known."""
+        """Whether a step from 0 is proved. A report costs its probability in full: without the user there is none."""
         with precision(_PRECISION):
-            p, most = ball(step), ball(self.delta)
-            absent = (1 - p).log()
-            added = p + (1 - p) * self._spent(self._epsilon - absent)
-            removed = self._spent(self._epsilon + absent)
+            p = ball(step)
+            most = ball(self.delta)
+            log_absent = (1 - p).log()
+            added = p + (1 - p) * self._spent(self._epsilon - log_absent)
+            removed = self._spent(self._epsilon + log_absent)
             return bool(added <= most and removed <= most)
 
     @cached_property
@@ -97,8 +107,9 @@ class ComposedSteps(PerKeyMethod):
 
     def next_logit(self, logit: float) -> float:
         """Return ln(p / (1 - p)) of the largest next p, in floats."""
-        # these very floats, whatever is done for speed: where steps are sought, and so pi of a file, follows from them
-        spent, delta = self._in_floats, self._delta_below
+        # Steps are sought around this, so that pi of a file follows from these very floats: do not reorder them.
+        spent = self._spent_in_floats
+        delta = self._delta_below
 
         def is_too_far(now: float) -> bool:
             return spent(now, logit) > delta or spent(logit, now) > delta
@@ -112,37 +123,42 @@ class ComposedSteps(PerKeyMethod):
         return delta if Fraction(delta) <= self.delta else math.nextafter(delta, 0)
 
     @cached_property
-    def _floats(self) -> tuple[float, float]:
+    def _epsilon_and_mu(self) -> tuple[float, float]:
         return float(self.epsilon), math.sqrt(self.square)
 
-    def _in_floats(self, now: float, before: float) -> float:
-        """The delta that is spent by a coin and noise in one direction; coins are given by their logits."""
-        epsilon, mu = self._floats
+    def _spent_in_floats(self, now: float, before: float) -> float:
+        """Return the delta that coin and noise spend in one direction; coins are given by their logits."""
+        epsilon, mu = self._epsilon_and_mu
         total = 0.0
-        for sign in (1, -1):
+        for sign in (1, -1):  # reported, and not reported
             log_p = -softplus(-sign * now)
             log_r = -softplus(-sign * before)
+            # H at e = epsilon - ln(p / r), as in the docstring of this module; Phi(-x) is erfc(x / sqrt(2)) / 2
             e = epsilon - log_p + log_r
-            near = (e / mu - mu / 2) / _ROOT
-            far = (e / mu + mu / 2) / _ROOT
-            by_noise = math.erfc(near) - math.exp(min(e, 700.0)) * math.erfc(far)
-            total += math.exp(log_p) * by_noise / 2
+            near = (e / mu - mu / 2) / _ROOT_2
+            far = (e / mu + mu / 2) / _ROOT_2
+            growth = math.exp(min(e, _MOST_EXPONENT))
+            twice_H = math.erfc(near) - growth * math.erfc(far)
+            total += math.exp(log_p) * twice_H / 2
         return total
 
     def proves(self, now: int, before: int, bits: int) -> bool:
         """Whether a step between two probabilities over 2**bits is proved, in both directions."""
         one = 1 << bits
-        spent = self._spent
         with precision(_PRECISION):
             p = dyadic(now, bits)
             p_not = dyadic(one - now, bits)
             r = dyadic(before, bits)
             r_not = dyadic(one - before, bits)
-            reported = (p / r).log()
-            absent = (p_not / r_not).log()
+            loss_if_reported = (p / r).log()
+            loss_if_absent = (p_not / r_not).log()
             epsilon = self._epsilon
-            there = p * spent(epsilon - reported) + p_not * spent(epsilon - absent)
-            back = r * spent(epsilon + reported) + r_not * spent(epsilon + absent)
+            there_reported = p * self._spent(epsilon - loss_if_reported)
+            there_absent = p_not * self._spent(epsilon - loss_if_absent)
+            back_reported = r * self._spent(epsilon + loss_if_reported)
+            back_absent = r_not * self._spent(epsilon + loss_if_absent)
+            there = there_reported + there_absent
+            back = back_reported + back_absent
             most = ball(self.delta)
             return bool(there <= most and back <= most)
 
@@ -168,7 +184,10 @@ class ComposedSteps(PerKeyMethod):
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "ComposedSteps":
         """Read the JSON form back."""
-        return cls(*(exact(form[name], name) for name in ("epsilon", "delta", "square")))
+        epsilon = exact(form["epsilon"], "epsilon")
+        delta = exact(form["delta"], "delta")
+        square = exact(form["square"], "square")
+        return cls(epsilon, delta, square)
 
     def __str__(self) -> str:
         return (
@@ -189,5 +208,6 @@ class ComposedReporting(StepReporting):
         self.per_key = steps
         super().__init__(sampling, steps)
 
-    def _wide(self, low: Floats, high: Floats, low_absent: Floats, high_absent: Floats) -> Any:
-        return high > low  # all keys: q goes from 0 to 1 at once
+    def _is_wide(self, low: Points, high: Points) -> Flags:
+        is_wide: Flags = high.q > low.q  # of all keys, q goes from 0 to 1 at once
+        return is_wide

@@ -1,7 +1,7 @@
-"""Held keys: which are reported, and with which token. The largest probabilities that one pass and privacy allow.
+"""Held keys of a stream: the largest reporting probabilities, and the tokens, that one pass and privacy allow.
 
-Let P_i be the law of what becomes of a key of frequency i, and R_c that of a held key with a count of c. The first
-element of a key is picked or not, so
+docs/theory.md, section 12, derives this. Let P_i be the law of the outcome of a key of frequency i, and R_c that of a
+held key with a count of c. The first element of a key is picked or not, so
 
     P_i = (1 - s) P_{i-1} + s R_i,
 
@@ -35,17 +35,20 @@ from dpsample.scheme.law import Law, PerKeyMethod
 from dpsample.scheme.reporting import IntegerSteps
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 
-MOST_CELLS = (
-    1 << 16
-)  # of the noise: a second; rounding costs each a few units, and the margin pays for millions
+# of the noise: they take a second; rounding costs each a few units, and the margin of delta pays for millions
+MOST_CELLS = 1 << 16
 _REST = 2.0**-40  # probability that laws leave out at their ends, in floats
-_POINTS = 64  # frequencies at which estimators look in 1 / s of them, or all if these are fewer
+# pi is taken as constant once 1 - pi has fallen by exp of this, below any float's last bit
+_LOG_REST = -40
+_POINTS = 64  # frequencies within 1/s at which estimators look at laws, or all if these are fewer: laws are smooth
+_GRAIN = 0.1  # added to a variance, so that noise of a single value has an epsilon
 
 
 class HeldReporting(IntegerSteps, Law):
-    """Pi and tokens of keys that were held along a stream; of every k-th frequency, for estimators.
+    """Pi and tokens of keys that were held along a stream.
 
-    `reported_share` divides pi by the q of `sampling`: `hold`, or `KeepAll`, whose q is 1, for a `HeldLaw`.
+    For estimators, rows are those of every k-th frequency, k = `every`. Their `sampling` is `KeepAll`, since pi then
+    includes the probability of being held, by which `reported_share` would otherwise divide.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class HeldReporting(IntegerSteps, Law):
         sampling: Sampling | None = None,
     ) -> None:
         super().__init__(privacy)
-        self.hold, self.sampling = hold, sampling or hold
-        self.per_key, self.every = privacy, every
+        self.hold = hold
+        self.sampling = sampling or hold
+        self.per_key = privacy
+        self.every = every
         self.noise_cuts = _noise_cuts(self)
         self.binding: Ints = np.arange(1, len(self.noise_cuts), dtype=np.int64)
         self.delicate = self.binding
@@ -69,65 +74,74 @@ class HeldReporting(IntegerSteps, Law):
 
     @cached_property
     def _below(self) -> tuple[Floats, Floats]:
-        """phi_k and 1 - phi_k for k = 0, ..., cells, as they are drawn."""
-        picked = self.hold.picked_words
-        phi = 0
-        phis = [phi]
-        for cut in self.noise_cuts:
-            phi = ((WORD - picked) * phi + picked * cut) // WORD
-            phis.append(phi)
+        """phi_k and 1 - phi_k for k = 0, ..., cells, as they follow from the integers rho_k that are drawn from."""
+        phis = [0]
+        for rho in self.noise_cuts:
+            phis.append(_mixed(phis[-1], rho, self.hold))
         below = np.array([p / self.one for p in phis])
         absent = np.array([(self.one - p) / self.one for p in phis])
         return below, absent
 
     def phi(self, k: ArrayLike, complement: bool = False) -> Floats:
-        """Return the probability that frequency less token is below k, or that it is not; 0 up to k = 0."""
+        """Return phi_k, the probability that frequency less token is below k, or 1 - phi_k; phi_k is 0 up to k = 0."""
         n = np.asarray(k, np.int64)
         within = n.clip(0, self.cells)
-        beyond = np.maximum(n - self.cells, 0) * self.hold.log_passed
-        phi, absent = (values[within] for values in self._below)
+        # beyond the noise, `hold` binds, and each row multiplies 1 - phi by 1 - s
+        log_fall = np.maximum(n - self.cells, 0) * self.hold.log_passed
+        phis, absents = self._below
+        absent = absents[within]
         if complement:
-            return np.asarray(absent * np.exp(beyond))
-        return np.asarray(phi - absent * np.expm1(beyond))
+            return np.asarray(absent * np.exp(log_fall))
+        return np.asarray(phis[within] - absent * np.expm1(log_fall))
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
         i = as_frequencies(frequencies)
-        return self.phi(np.minimum(i, MAX_FREQUENCY // self.every) * self.every, complement)
+        last = MAX_FREQUENCY // self.every
+        return self.phi(np.minimum(i, last) * self.every, complement)
 
     def pi(self, i: int) -> int:  # noqa: D102
-        return int(self.probabilities([i])[0] * self.one)
+        [pi] = self.probabilities([i]).tolist()
+        return int(pi * self.one)
 
     @cached_property
     def support(self) -> int:
         """The number of rows after which next to nothing is left of a token."""
-        left = math.log(_REST / max(self._below[1][-1], _REST)) / self.hold.log_passed
-        return -(-(self.cells + math.ceil(left) + 1) // self.every)
+        _, absents = self._below
+        absent_at_end = max(absents[-1], _REST)
+        beyond_noise = math.log(_REST / absent_at_end) / self.hold.log_passed
+        return -(-(self.cells + math.ceil(beyond_noise) + 1) // self.every)
 
     @property
     def constant_from(self) -> int:  # noqa: D102
-        return -(-(self.cells + math.ceil(-40 / self.hold.log_passed)) // self.every)
+        beyond_noise = math.ceil(_LOG_REST / self.hold.log_passed)
+        return -(-(self.cells + beyond_noise) // self.every)
 
     def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:
-        """Tokens tell frequencies apart from where pi no longer grows as fast as privacy allows."""
-        return self.probabilities(rows[1:]), np.where(rows[1:] * self.every >= self.cells, 1.0, 0.0)
+        """Return pi, and 1 beyond the noise, where pi no longer grows as fast as privacy allows; 0 before."""
+        is_beyond_noise = rows[1:] * self.every >= self.cells
+        return self.probabilities(rows[1:]), np.where(is_beyond_noise, 1.0, 0.0)
 
     def integer_tails(self, frequency: int) -> tuple[int, ...]:
         """Return the cut points of a held key with this count."""
         return self.noise_cuts[:frequency]
 
     def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:
-        """S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
+        """Return S and the gap to pi at x = i, i - 1, ... of several frequencies: shape (k, frequency)."""
         rows = min(self.support, int(frequencies.max(initial=1))) + 1
         row = np.arange(rows)[:, None]
         k = np.minimum(row, frequencies) * self.every
         above = self.phi(k)
         not_above = self.phi(k, complement=True)
-        gap = not_above - self.probabilities(frequencies, complement=True)
+        not_reported = self.probabilities(frequencies, complement=True)
+        gap = not_above - not_reported
         gap[-1] = 0.0  # what is left out
         return above, np.maximum(gap, 0.0)
 
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:
-        """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
+        """Return the probability of each token, k rows after its first, and of all above it: shape (k, tokens).
+
+        All tokens have the same column.
+        """
         rows = max(window, self.support) + 2
         k = np.arange(rows, dtype=np.int64) * self.every
         above = self.phi(k)
@@ -136,31 +150,38 @@ class HeldReporting(IntegerSteps, Law):
         by_absent = -np.diff(absent)
         mass = np.where(above[1:] < 0.5, by_above, by_absent)
         mass[self.support :] = 0.0
+        masses = np.repeat(mass[:, None], cells.size, axis=1)
+        all_above = np.repeat(above[:-1, None], cells.size, axis=1)
+        return masses, all_above
 
-        def for_each_token(column: Floats) -> Floats:
-            return np.repeat(column[:, None], cells.size, axis=1)
 
-        return for_each_token(mass), for_each_token(above[:-1])
+def _mixed(phi: int, rho: int, hold: SampleAndHold) -> int:
+    """Return ``(1 - s) phi + s rho``, rounded down: phi of the next row from that of a held key."""
+    picked = hold.picked_words
+    return ((WORD - picked) * phi + picked * rho) // WORD
 
 
 def _noise_cuts(reporting: HeldReporting) -> tuple[int, ...]:
-    """rho_1, rho_2, ... up to the first that is 1, over 2**bits, rounded toward privacy."""
-    one, picked = reporting.one, reporting.hold.picked_words
-    phi, cuts = 0, [0]
+    """Return rho_1, rho_2, ... up to the first that is 1, over 2**bits, rounded toward privacy."""
+    one = reporting.one
+    hold = reporting.hold
+    picked = hold.picked_words
+    phi = 0
+    cuts = [0]
     while cuts[-1] < one:
         if len(cuts) > MOST_CELLS:
             raise InvalidValue(
                 f"the noise of a stream's tokens would have more than {MOST_CELLS:,} values for epsilon "
-                f"{text(reporting.privacy.epsilon)} and {reporting.hold}",
+                f"{text(reporting.privacy.epsilon)} and {hold}",
                 "choose a larger epsilon, or a smaller tau",
             )
-        private = reporting.advance(phi)
-        hold = ((WORD - picked) * phi + picked * one) // WORD
-        cut = one
-        if private < hold:
-            cut = (private * WORD - (WORD - picked) * phi) // picked
-        cuts.append(min(max(cut, cuts[-1]), one))
-        phi = ((WORD - picked) * phi + picked * cuts[-1]) // WORD
+        grow_or_shrink = reporting.advance(phi)
+        rho = one  # where `hold` binds
+        if grow_or_shrink < _mixed(phi, one, hold):
+            rho = (grow_or_shrink * WORD - (WORD - picked) * phi) // picked
+        rho = min(max(rho, cuts[-1]), one)
+        cuts.append(rho)
+        phi = _mixed(phi, rho, hold)
     return tuple(cuts[1:])
 
 
@@ -168,8 +189,7 @@ def _noise_cuts(reporting: HeldReporting) -> tuple[int, ...]:
 class HeldLaw(PerKeyMethod):
     """The token laws of a stream's release as estimators see them: at every k-th frequency, with tokens rounded up.
 
-    A token tells a frequency up to about 1/s elements, which were not counted. Laws are smooth over far fewer, so they
-    are computed at 64 frequencies in 1/s.
+    A stream misses about 1/s elements of each key, so that laws are smooth over far fewer: k is 1 / (64 s).
 
     >>> law = HeldLaw.of(SampleAndHold(tau=1e-4), Privacy(1, 1e-6))
     >>> law.every, round(law.epsilon, 3)
@@ -183,7 +203,8 @@ class HeldLaw(PerKeyMethod):
     @classmethod
     def of(cls, sampling: SampleAndHold, privacy: Privacy) -> "HeldLaw":
         """Return the laws of a release."""
-        return cls(sampling, privacy, max(1, int(1 / (_POINTS * sampling.s))))
+        every = int(1 / (_POINTS * sampling.s))
+        return cls(sampling, privacy, max(1, every))
 
     def reporting(self, sampling: Sampling) -> HeldReporting:
         """Return the reporting probabilities and token laws, which are for `KeepAll`: pi includes being held."""
@@ -191,12 +212,14 @@ class HeldLaw(PerKeyMethod):
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of discrete Laplace noise of the same deviation: the scale by which estimators go."""
+        """The epsilon of discrete Laplace noise of the same standard deviation, to which estimators scale theirs."""
         one_token = np.ones(1, np.int64)
-        mass, _ = self.reporting(self.sampling).columns(one_token, 1, 1)
-        law = mass[:, 0] / mass[:, 0].sum()
+        masses, _ = self.reporting(self.sampling).columns(one_token, 1, 1)
+        mass = masses[:, 0]
+        law = mass / mass.sum()
         k = np.arange(len(law))
-        variance = float(law @ (k - law @ k) ** 2 + 0.1)
+        mean = law @ k
+        variance = float(law @ (k - mean) ** 2 + _GRAIN)
         return math.sqrt(2 / variance)
 
     @property
@@ -205,11 +228,11 @@ class HeldLaw(PerKeyMethod):
         return self.reporting(self.sampling).support / 2
 
     def claim(self, sampling: Sampling) -> str:
-        """Refuse: certificates are of the privacy and the sampling."""
+        """Refuse: a certificate states the privacy and the sampling."""
         raise InvalidValue("a law of some frequencies has no certificate", "certify the privacy")
 
     def to_json(self) -> dict[str, Any]:
-        """Refuse: files have the privacy and the sampling."""
+        """Refuse: a file states the privacy and the sampling."""
         raise InvalidValue("a law of some frequencies cannot be written", "write the privacy")
 
 

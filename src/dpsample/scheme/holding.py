@@ -2,7 +2,7 @@
 
 An element whose key is not held is picked with probability s. From then on its key is held, and its elements are
 counted, the picked one among them. So a key of frequency i is held with a count of c, from 1 to i, with probability
-``s (1 - s)**(i - c)``, and is not held with probability ``(1 - s)**i``.
+``s (1 - s)**(i - c)``, and is not held with probability ``(1 - s)**i``. See docs/theory.md, section 12.
 """
 
 import math
@@ -17,13 +17,22 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, exponential_floor, text
-from dpsample.scheme.sampling import Floats, Sampling, as_frequencies, decimal_context
+from dpsample.scheme.sampling import (
+    Floats,
+    Sampling,
+    as_frequencies,
+    bounds_of_exponential,
+    decimal_context,
+)
 
 if TYPE_CHECKING:
     from dpsample.privacy import Privacy
     from dpsample.scheme.law import Law
 
-WORD = 1 << 64
+WORD = 1 << 64  # the number of words of 64 bits
+# relative, by which floats of q and 1 - q are moved toward privacy: 32 units in the last place
+_MARGIN = 2.0**-48
+_BITS_OF_S = 192  # of the integers that s is rounded down from: far more than its 64
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -51,10 +60,12 @@ class SampleAndHold(Sampling):
 
     @cached_property
     def picked_words(self) -> int:
-        """``s 2**64``: how many of the 2**64 words of 64 bits pick an element."""
-        bits = 192
-        grown = exponential_floor(self.tau, bits)  # at most one below 2**bits exp(tau)
-        return ((grown - (1 << bits)) << 64) // (grown + 1)
+        """``s 2**64``: the number of words of 64 bits that pick an element."""
+        one = 1 << _BITS_OF_S
+        growth_below = exponential_floor(self.tau, _BITS_OF_S)
+        growth_above = growth_below + 1
+        # s = 1 - exp(-tau) = (exp(tau) - 1) / exp(tau), rounded down
+        return ((growth_below - one) << 64) // growth_above
 
     @property
     def s(self) -> Fraction:
@@ -63,10 +74,10 @@ class SampleAndHold(Sampling):
 
     @cached_property
     def log_passed(self) -> float:
-        """The logarithm of 1 - s."""
-        return (
-            math.log1p(-float(self.s)) if self.s < Fraction(1, 2) else math.log(float(1 - self.s))
-        )
+        """ln(1 - s), of the probability of passing over an element; accurate for small and for large s."""
+        if self.s < Fraction(1, 2):
+            return math.log1p(-float(self.s))
+        return math.log(float(1 - self.s))
 
     def __repr__(self) -> str:
         return f"SampleAndHold(tau={text(self.tau)!r})"
@@ -81,26 +92,22 @@ class SampleAndHold(Sampling):
         return HeldReporting(self, privacy)
 
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        held = -np.expm1(as_frequencies(frequencies) * self.log_passed)
-        return np.asarray(held * (1 - 2.0**-48 if toward_privacy else 1.0))
+        log_not_held = as_frequencies(frequencies) * self.log_passed
+        held = -np.expm1(log_not_held)
+        return np.asarray(held * (1 - _MARGIN if toward_privacy else 1.0))
 
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
         i = as_frequencies(frequencies)
         if not toward_privacy:
             return np.asarray(np.exp(i * self.log_passed))
-        margin = 2.0**-48
-        absent = np.exp(i * (self.log_passed * (1 - margin))) * (1 + margin)
+        log_passed_above = self.log_passed * (1 - _MARGIN)
+        absent = np.exp(i * log_passed_above) * (1 + _MARGIN)
         return np.asarray(absent).clip(5e-324, 1.0)
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if frequency == 0:
             return 0, 0
-        one, context = 1 << bits, decimal_context(bits)
+        context = decimal_context(bits)
         passed = context.divide(Decimal(WORD - self.picked_words), Decimal(WORD))
         x = context.multiply(Decimal(-frequency), context.ln(passed))
-        if x > bits:  # exp(-bits) < 2**-bits
-            return one - 1, one
-        absent = int(
-            context.multiply(context.exp(context.minus(x)), Decimal(one))
-        )  # within one unit
-        return max(0, one - absent - 2), min(one, one - absent + 1)
+        return bounds_of_exponential(x, bits)

@@ -1,12 +1,12 @@
-"""The integer form of the token laws: what a sanitizer draws from, and what a certificate checks.
+"""The integer form of the token laws, which a sanitizer draws from and a certificate checks.
 
 Row i is a list of cut points over ``2**bits``. Given that a key of frequency i was sampled, draw an integer
 v uniformly below 2**bits: the key gets the highest token whose cut lies above v, and is not reported if
 none does. Drawing is integer comparison, and every probability an exact rational number.
 
-The rows follow the tail map of `tokens` in integers, end to end, rounded toward privacy; a cut is then divided by
-an upper bound of q_i. A cut depends on its first frequency and on pi alone, so it is the same number wherever a
-computation starts.
+The rows follow the tail map (`tail_map`) in integers, end to end, rounded toward privacy: "The integers" of
+docs/theory.md, section 5. A cut is then divided by an upper bound of q_i. It depends on the first frequency of its
+token and on pi alone, so it is the same number wherever a computation starts.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,13 +46,16 @@ class IntegerLaw:
         (Fraction(3, 1), Fraction(1, 1), None)
         """
         k = bisect_right(self.cuts, v)
-        return Fraction(self.frequency * self.grid - k, self.grid) if k < len(self.cuts) else None
+        if k == len(self.cuts):
+            return None
+        return Fraction(self.frequency * self.grid - k, self.grid)
 
     @property
     def probabilities(self) -> list[Fraction]:
         """The exact probability of each token given that the key was sampled, highest token first."""
         one = 1 << self.bits
-        return [Fraction(cut - before, one) for before, cut in pairwise((0, *self.cuts))]
+        from_zero = (0, *self.cuts)
+        return [Fraction(cut - before, one) for before, cut in pairwise(from_zero)]
 
     @property
     def reported(self) -> Fraction:
@@ -77,39 +80,46 @@ def integer_laws(
     first: int, sampling: Sampling, privacy: PerKey, grid: int | None = None
 ) -> Iterator[IntegerLaw]:
     """Yield the integer laws of consecutive frequencies from `first` on; each costs only one step."""
-    if isinstance(first, bool) or not isinstance(first, int | np.integer) or first < 1:
+    is_integer = isinstance(first, int | np.integer) and not isinstance(first, bool)
+    if not is_integer or first < 1:
         raise InvalidValue(
             "the frequency of a sampled key must be an integer of at least 1", "count its elements"
         )
-    first = int(first)
-    grid = chosen_grid(grid, privacy, first, sampling)
+    i = int(first)
+    grid = chosen_grid(grid, privacy, i, sampling)
     reporting = Reporting.of(sampling, privacy)
     if not isinstance(reporting, Reporting):
-        yield from (
-            IntegerLaw(i, 1, reporting.bits, reporting.integer_tails(i)) for i in count(first)
-        )
+        for frequency in count(i):
+            yield IntegerLaw(frequency, 1, reporting.bits, reporting.integer_tails(frequency))
         return
-    window = support_length(privacy)
+    tails = _row(i, reporting, grid)
     while True:
-        i = max(first - window, 0)
-        tails = [0]
-        while i < first:
-            i += 1
-            tails = advance(tails, i, reporting, grid)
-        if tails[-1] == reporting.pi(i):  # the support of everything older has ended
-            break
-        window *= 2
-    while True:
-        q_above = max(sampling.bounds(i, reporting.bits)[1], 1)
-        cuts = tuple((t << reporting.bits) // q_above for t in tails[1:])
+        _, q_above = sampling.bounds(i, reporting.bits)
+        cuts = tuple((tail << reporting.bits) // max(q_above, 1) for tail in tails[1:])
         yield IntegerLaw(i, grid, reporting.bits, cuts)
         i += 1
         check_grid(grid, i)
         tails = advance(tails, i, reporting, grid)
 
 
+def _row(i: int, reporting: Reporting, grid: int) -> list[int]:
+    """Return row i, as `advance` does, from as many rows before it as it depends on."""
+    window = support_length(reporting.per_key)
+    while True:
+        first = max(i - window, 0)
+        tails = [0]
+        for row in range(first + 1, i + 1):
+            tails = advance(tails, row, reporting, grid)
+        if tails[-1] == reporting.pi(i):  # the support of everything older has ended
+            return tails
+        window *= 2
+
+
 def advance(tails: list[int], i: int, reporting: Reporting, grid: int) -> list[int]:
-    """Row i from row i - 1: S at x = i, i - 1/grid, ..., ascending, up to the first that has reached pi_i."""
+    """Return row i from row i - 1: S at x = i, i - 1/grid, ..., ascending, up to the first that has reached pi_i.
+
+    These are grow(t), shrink(t) and M(t) of docs/theory.md, section 5, cut off at pi_i.
+    """
     before = reporting.pi(i - 1)
     pi = reporting.pi(i)
     one = reporting.one
@@ -121,21 +131,21 @@ def advance(tails: list[int], i: int, reporting: Reporting, grid: int) -> list[i
         """Return n / E, rounded down."""
         return n * reporting.inverse >> shift
 
-    # shrinking: the gap to `top`, less delta, divided by E; measured from pi, or from 1 where that says more
-    if (one - pi) - divided(one - before - delta) < divided(delta):
-        start, top = one - delta, one - 1
-    else:
-        start, top = before - delta, pi - 1
+    # `shrink` divides the gap to `top`, less delta, by E. The gap is measured from 1 (case A) or from pi (case B)
+    is_case_A = one - pi < divided(one - before - delta) + divided(delta)
+    start = one - delta if is_case_A else before - delta
+    top = one - 1 if is_case_A else pi - 1
 
-    # up to this S, growing is the smaller term
-    switch = ((top - delta - divided(start)) << shift) // (E - reporting.inverse)
-    growing = bisect_right(tails, switch)
-    advanced = [(E * t >> shift) + delta for t in tails[:growing]]
-    advanced += [top - divided(start - t) for t in tails[growing:]]
+    # up to the tail s, growing is the smaller term
+    s = ((top - delta - divided(start)) << shift) // (E - reporting.inverse)
+    growing = bisect_right(tails, s)
+    grown = [(E * t >> shift) + delta for t in tails[:growing]]
+    shrunk = [top - divided(start - t) for t in tails[growing:]]
+    advanced = grown + shrunk
 
     below_pi = bisect_left(advanced, pi)
     if below_pi < len(advanced):
-        advanced[below_pi:] = [pi]
+        advanced = [*advanced[:below_pi], pi]
     new_mass = min(delta, pi)
     new = [k * new_mass // grid for k in range(grid)]
     return new + advanced

@@ -1,7 +1,7 @@
-"""Law: what is published of one key, by its frequency. What all implementations have, and what they inherit.
+"""Law: what is published of one key, by its frequency; the interface of all implementations, and what they inherit.
 
-A `PerKeyMethod` is what each key has of a user's privacy, if that is not an (epsilon, delta). It says with which law a
-sampling scheme goes together:
+The law follows from the sampling scheme and from what each key has of the privacy: an (epsilon, delta), or a
+`PerKeyMethod` where a user has several keys. `Reporting.of` finds it:
 
     per key            law
     Privacy            reporting.Reporting         pi by growing and shrinking, tokens by the tail map
@@ -27,14 +27,14 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling
 if TYPE_CHECKING:
     from dpsample.scheme.per_key import PerKey
 
-ROWS_AT_ONCE = (
-    1 << 15
-)  # boundaries times frequencies that are advanced at once: what fits a core's cache
-_LARGEST_EXPONENT = 64.0  # epsilon counts up to here in floats: exp of it is far from overflow, and nothing is private
+# boundaries times frequencies that are advanced at once: they fit a core's cache
+ROWS_AT_ONCE = 1 << 15
+# more counts as this: exp of it is far from overflow, and nothing is private any more
+_LARGEST_EPSILON = 64.0
 
 
 class PerKeyMethod(ABC):
-    """What each key of a user has, if that is no (epsilon, delta): a value that releases state."""
+    """What each key of a user has of the privacy, if that is no (epsilon, delta): a value that releases state."""
 
     name: ClassVar[str]
 
@@ -48,12 +48,12 @@ class PerKeyMethod(ABC):
         """Return the law of a key with a sampling scheme."""
 
     def strided(self, k: int) -> "PerKey | None":
-        """Return the method as it looks at every k-th frequency, for predictions; None if that is no such method."""
+        """Return the method at every k-th frequency, for predictions (`coarsening`); None if there is none."""
         return None
 
     @abstractmethod
     def claim(self, sampling: Sampling) -> str:
-        """Return what a certificate says of the law of one key."""
+        """Return the sentence in which a certificate states the law of one key."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -68,27 +68,27 @@ class Law(ABC):
 
     sampling: Sampling
     per_key: "PerKey"
-    # of laws that keys are drawn from, in integers over 2**bits
+    # a law that keys are drawn from has pi in integers over one = 2**bits; a mixture has none
     bits: int
     one: int
-    delta: int  # the step from 0
+    delta: int  # pi of frequency 1 where q is 1: the step from 0
     binding: Ints  # the frequencies at which privacy binds
-    bell_shaped: bool = (
-        False  # whether noise has another shape at each frequency, where pi is small
-    )
+    # true of bounded noise: each frequency has another token law, also where pi is small, and no values of tokens tell
+    # such keys from those at the threshold
+    bell_shaped: bool = False
 
     @abstractmethod
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:
-        """Pi (or 1 - pi) as floats: never above the optimum (below, for 1 - pi)."""
+        """Return pi (or 1 - pi) as floats: never above the optimum (below, for 1 - pi)."""
 
     @property
     @abstractmethod
     def constant_from(self) -> int:
-        """The smallest frequency from which on pi is constant; one above the largest, if there is none."""
+        """The smallest frequency after which pi stays the same; one above the largest, if there is none."""
 
     def pi(self, i: int) -> int:
-        """Pi_i over 2**bits, rounded down."""
-        raise NotImplementedError  # of laws that have no integers of their own, for which nobody asks this
+        """pi_i over 2**bits, rounded down."""
+        raise NotImplementedError  # a mixture has no integers
 
     def advance(self, pi: int) -> int:
         """Return the largest pi that privacy allows for the next frequency, rounded down."""
@@ -96,23 +96,34 @@ class Law(ABC):
 
     @abstractmethod
     def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:
-        """Pi of consecutive frequencies but the first, and what its growth leaves unused: 0 where tokens look alike."""
+        """Return pi of consecutive frequencies but the first, and how much more `grow` of `reporting` would allow.
+
+        Where nothing is unused, tokens do not tell neighbouring frequencies apart.
+        """
 
     @abstractmethod
     def tails(self, frequencies: Ints, grid: int) -> tuple[Floats, Floats]:
-        """S and the gap to pi at x = i - k/grid, up to where all have reached pi: arrays of shape (k, frequency)."""
+        """Return S and the gap to pi at x = i - k/grid, k up to where all have reached pi: shape (k, frequency)."""
 
     @abstractmethod
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:
-        """The probability of each token, k rows after its first, and of all above it: shape (k, tokens)."""
+        """Return the probability of each token, k rows after its first, and of all above it: shape (k, tokens).
+
+        `cells` are ascending tokens in units of 1/grid, and k goes from 0 to `window` or beyond.
+        """
 
     def locate(self, frequencies: Ints, v: Floats, grid: int) -> tuple[Ints, Floats, Floats]:
-        """Return the token of each key whose boundaries enclose v, and these; see `invert`."""
-        raise NotImplementedError
+        """Return for each key the token, in units of 1/grid, whose boundaries enclose v, and these boundaries.
+
+        The boundaries are S above the token, and S above the next lower one. v is uniform in [0, q_i), end to end, and
+        below pi_i. A v that does not lie between the boundaries that are returned was too close to one of them for
+        float arithmetic; the caller decides it exactly.
+        """
+        raise NotImplementedError  # nothing is drawn from a mixture
 
     def integer_tails(self, frequency: int) -> tuple[int, ...]:
-        """Return the cut points of an `IntegerLaw`, of laws that do not follow from pi."""
-        raise NotImplementedError
+        """Return the cut points of an `IntegerLaw`."""
+        raise NotImplementedError  # those of `Reporting` follow from pi: `integer.advance`
 
     @property
     def support(self) -> int:
@@ -121,28 +132,29 @@ class Law(ABC):
 
     @property
     def steady_from(self) -> int:
-        """The frequency from which on all rows are shifts of one another."""
+        """The frequency after which all rows are shifts of this one's."""
         return min(self.constant_from + self.support, MAX_FREQUENCY)
 
     def reported_share(self, frequencies: Ints) -> Floats:
-        """Return pi / q, the probability that a sampled key is reported."""
+        """Return pi / q, the probability that a sampled key is reported; 0 where none is sampled."""
+        pi = self.probabilities(frequencies)
         q = self.sampling.q(frequencies)
-        return np.divide(self.probabilities(frequencies), q, out=np.zeros_like(q), where=q > 0)
+        return np.divide(pi, q, out=np.zeros_like(q), where=q > 0)
 
     def boundaries(self, frequencies: Ints, grid: int) -> Iterator[tuple[int, Floats]]:
-        """Yield for each of the ascending frequencies S_i at x = i, i - 1/grid, ... up to where it reaches pi_i."""
+        """Yield each of the ascending frequencies with S_i at x = i, i - 1/grid, ..., up to where it reaches pi_i."""
         window = support_length(self.per_key)
-        size = max(1, ROWS_AT_ONCE // (window * grid))
-        for start in range(0, len(frequencies), size):
-            block = frequencies[start : start + size]
+        at_once = max(1, ROWS_AT_ONCE // (window * grid))
+        for start in range(0, len(frequencies), at_once):
+            block = frequencies[start : start + at_once]
             above, gap = self.tails(block, grid)
+            not_reached = np.count_nonzero(gap, axis=0).tolist()
             for n, i in enumerate(block.tolist()):
-                reached = int(np.count_nonzero(gap[:, n]))
-                yield i, above[: reached + 1, n]
+                yield i, above[: not_reached[n] + 1, n]
 
 
 def steps_to_one(privacy: "PerKey") -> float:
-    """L of the paper: about half the number of steps that pi needs from 0 to 1.
+    """Return L of the paper, section 3.1: about half the number of steps that pi needs from 0 to 1.
 
     ``L = ln((E - 1 + 2 delta) / (delta (E + 1))) / epsilon``
 
@@ -151,18 +163,22 @@ def steps_to_one(privacy: "PerKey") -> float:
     """
     if not isinstance(privacy, Privacy):
         return privacy.steps
-    epsilon, delta = min(float(privacy.epsilon), _LARGEST_EXPONENT), float(privacy.delta)
-    return (
-        math.log1p(math.expm1(epsilon) * (1 - delta) / (delta * (math.exp(epsilon) + 1))) / epsilon
-    )
+    epsilon = min(float(privacy.epsilon), _LARGEST_EPSILON)
+    delta = float(privacy.delta)
+    E = math.exp(epsilon)
+    # the quotient less 1, which may be close to 0
+    excess = math.expm1(epsilon) * (1 - delta) / (delta * (E + 1))
+    return math.log1p(excess) / epsilon
 
 
 def support_length(privacy: "PerKey") -> int:
-    """Return how long the support of a token is at most once pi is constant, and nearly always.
+    """Return a number of rows that the support of a token does not exceed once pi is constant, and rarely before.
 
-    Computations check it. `lemma.support_bound` always holds.
+    It is twice L, rounded up, and 4 more (docs/theory.md, section 4). Computations check it, and go on where it is too
+    short; `lemma.support_bound` is one that always holds.
     """
-    return 2 * math.ceil(max(steps_to_one(privacy), 0)) + 4
+    L = max(steps_to_one(privacy), 0)
+    return 2 * math.ceil(L) + 4
 
 
 @overload
@@ -170,7 +186,7 @@ def first_frequency(cells: int, grid: int) -> int: ...
 @overload
 def first_frequency(cells: Ints, grid: int) -> Ints: ...
 def first_frequency(cells: int | Ints, grid: int) -> int | Ints:
-    """Return the first frequency at which a token, in units of 1/grid, has positive probability: it is rounded up.
+    """Return the first frequency at which a token has positive probability: the token, in units of 1/grid, rounded up.
 
     >>> [first_frequency(cell, 4) for cell in (1, 4, 5)]
     [1, 1, 2]

@@ -1,4 +1,4 @@
-"""Bounded noise: the law of a token for many keys of one user, without sampling.
+"""Bounded noise: the law of a token for many keys of one user, without sampling; docs/theory.md, section 9.
 
 A key of frequency i gets the token i - z, with z from 0 to n - 1 drawn from one table, and is reported if its token is
 at least 1. So rows are shifts of one another, cut off at 1, and adding or removing a user shifts by one the law of each
@@ -27,15 +27,16 @@ from dpsample.errors import InvalidValue
 from dpsample.scheme.law import Law, PerKeyMethod
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling, as_frequencies
 
-BITS = 128
-MOST_CELLS = 1 << 20
+BITS = 128  # of the integers of a table, which sum to 2**128
+_ONE = 1 << BITS
+MOST_CELLS = 1 << 20  # a table that a file states is read in a second
 
 
 @dataclass(frozen=True)
 class KeyNoise(PerKeyMethod):
     """Noise from 0 to `cells` - 1 whose law is symmetric, in integers over 2**128: the first half of them.
 
-    Keys are reported down to a difference of 1 - `offset`.
+    Keys are reported down to a difference of 1 - `offset` between their frequency and the noise.
 
     >>> noise = KeyNoise.of([1, 2, 4, 2, 1])
     >>> noise.cells, [round(p * 10) for p in noise.probabilities]
@@ -50,9 +51,7 @@ class KeyNoise(PerKeyMethod):
     name: ClassVar[str] = "bounded noise"
 
     def __post_init__(self) -> None:
-        sized = isinstance(self.cells, int) and 3 <= self.cells <= MOST_CELLS
-        whole = sized and len(self.half) == (self.cells + 1) // 2
-        if not whole or min(self.half) < 1 or sum(self.table) != 1 << BITS:
+        if not self._is_table():
             raise InvalidValue(
                 "a table of noise must be symmetric, of positive integers that sum to 2**128",
                 "get the release again from where it was written",
@@ -63,19 +62,27 @@ class KeyNoise(PerKeyMethod):
                 "get the release again from where it was written",
             )
 
+    def _is_table(self) -> bool:
+        """Whether the integers are a law of this number of cells."""
+        if not isinstance(self.cells, int) or not 3 <= self.cells <= MOST_CELLS:
+            return False
+        if len(self.half) != (self.cells + 1) // 2:
+            return False
+        return min(self.half) >= 1 and sum(self.table) == _ONE
+
     @classmethod
     def of(cls, weights: ArrayLike, offset: int = 0) -> "KeyNoise":
         """Return the table that is closest to symmetric weights, each rounded down; the middle has the rest."""
         values = np.asarray(weights, np.float64)
-        n = len(values)
-        shares = values[: (n + 1) // 2] / math.fsum(values)
+        cells = len(values)
+        shares = values[: (cells + 1) // 2] / math.fsum(values)
         half = [max(int(math.ldexp(share, BITS)), 1) for share in shares.tolist()]
-        rest = (1 << BITS) - 2 * sum(half)
-        if n % 2:  # the middle cell was subtracted twice
+        rest = _ONE - 2 * sum(half)
+        if cells % 2:  # the middle cell was subtracted twice
             half[-1] += rest + half[-1]
         else:
             half[-1] += rest // 2
-        return cls(n, tuple(half), offset)
+        return cls(cells, tuple(half), offset)
 
     @cached_property
     def table(self) -> tuple[int, ...]:
@@ -91,28 +98,31 @@ class KeyNoise(PerKeyMethod):
     @cached_property
     def probabilities(self) -> Floats:
         """The probability of each cell."""
-        return np.array([n / (1 << BITS) for n in self.table])
+        return np.array([n / _ONE for n in self.table])
 
     @cached_property
     def below(self) -> Floats:
         """The probabilities of the first 0, 1, ..., n cells."""
-        return np.array([n / (1 << BITS) for n in self.cuts])
+        return np.array([n / _ONE for n in self.cuts])
 
     @cached_property
     def epsilon(self) -> float:
-        """The epsilon of discrete Laplace noise of the same deviation: the scale by which estimators go."""
-        z = np.arange(self.cells) - (self.cells - 1) / 2
-        return math.sqrt(2 / float(self.probabilities @ z**2))
+        """The epsilon of discrete Laplace noise of the same standard deviation, to which estimators scale theirs."""
+        middle = (self.cells - 1) / 2
+        z = np.arange(self.cells) - middle
+        variance = float(self.probabilities @ z**2)
+        return math.sqrt(2 / variance)
 
     @property
     def delta(self) -> Fraction:
         """The probability of each end, where one of two shifted laws has no counterpart."""
-        return Fraction(self.half[0], 1 << BITS)
+        return Fraction(self.half[0], _ONE)
 
     @property
     def new_key(self) -> Fraction:
         """The probability with which a key of frequency 1 is reported: that of the first `offset` + 1 cells."""
-        return Fraction(sum(self.half[: self.offset + 1]), 1 << BITS)
+        reported = self.half[: self.offset + 1]
+        return Fraction(sum(reported), _ONE)
 
     @property
     def steps(self) -> float:
@@ -124,14 +134,14 @@ class KeyNoise(PerKeyMethod):
         return NoiseReporting(sampling, self)
 
     def strided(self, k: int) -> "KeyNoise":
-        """Return the noise as it looks at every k-th frequency, for predictions."""
-        n = -(-self.cells // k)
-        padded = np.zeros(n * k)
-        start = (n * k - self.cells) // 2
+        """Return the noise at every k-th frequency, for predictions: cells of k cells each, around the same middle."""
+        cells = -(-self.cells // k)
+        padded = np.zeros(cells * k)
+        start = (cells * k - self.cells) // 2
         padded[start : start + self.cells] = self.probabilities
-        weights = padded.reshape(n, k).sum(1)
+        weights = padded.reshape(cells, k).sum(1)
         symmetric = (weights + weights[::-1]) / 2
-        offset = min(round(self.offset / k), (n - 3) // 2)
+        offset = min(round(self.offset / k), (cells - 3) // 2)
         return KeyNoise.of(symmetric, offset)
 
     def claim(self, sampling: Sampling) -> str:  # noqa: D102
@@ -141,30 +151,35 @@ class KeyNoise(PerKeyMethod):
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form: hexadecimal integers, and the offset if there is one."""
-        offset = {"offset": self.offset} if self.offset else {}
-        return {
+        form: dict[str, Any] = {
             "method": self.name,
             "cells": self.cells,
             "half": [f"{n:x}" for n in self.half],
-            **offset,
         }
+        if self.offset:
+            form["offset"] = self.offset
+        return form
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "KeyNoise":
         """Read the JSON form back."""
-        return cls(form["cells"], tuple(int(n, 16) for n in form["half"]), form.get("offset", 0))
+        half = tuple(int(n, 16) for n in form["half"])
+        return cls(form["cells"], half, form.get("offset", 0))
 
     def __hash__(self) -> int:
-        return hash((self.cells, self.half[0], self.half[-1], self.offset))
+        return hash(
+            (self.cells, self.half[0], self.half[-1], self.offset)
+        )  # of a long table, this is enough
 
     def __str__(self) -> str:
-        return f"bounded noise of {self.cells:,} cells" + (
-            f" with offset {self.offset}" if self.offset else ""
-        )
+        offset = f" with offset {self.offset}" if self.offset else ""
+        return f"bounded noise of {self.cells:,} cells{offset}"
 
 
 class NoiseReporting(Law):
     """Pi and tokens of bounded noise, for `KeepAll`."""
+
+    bell_shaped = True
 
     def __init__(self, sampling: Sampling, noise: KeyNoise) -> None:
         if not isinstance(sampling, KeepAll):
@@ -172,35 +187,43 @@ class NoiseReporting(Law):
                 f"bounded noise is for all keys, not for {sampling}",
                 "choose another method for samples",
             )
-        self.sampling, self.per_key, self.noise = sampling, noise, noise
-        self.bits, self.one, self.delta = BITS, 1 << BITS, noise.half[0]
-        self._shift = sampling.at_least - 1
+        self.sampling = sampling
+        self.per_key = noise
+        self.noise = noise
+        self.bits = BITS
+        self.one = _ONE
+        self.delta = noise.half[0]
+        self._shift = sampling.at_least - 1  # frequencies and tokens count from here
         self.binding: Ints = np.arange(1, noise.cells, dtype=np.int64) + self._shift
         self.delicate = self.binding
-
-    bell_shaped = True
 
     @property
     def constant_from(self) -> int:  # noqa: D102
         return self.noise.cells + self._shift
 
     def pi(self, i: int) -> int:  # noqa: D102
-        i -= self._shift
-        return self.noise.cuts[min(i + self.noise.offset, self.noise.cells) if i > 0 else 0]
+        shifted = i - self._shift
+        if shifted <= 0:
+            return 0
+        reported_cells = min(shifted + self.noise.offset, self.noise.cells)
+        return self.noise.cuts[reported_cells]
 
     def _reported_cells(self, frequencies: Ints) -> Ints:
-        """With how many of the first cells a key is reported: none if it is not kept."""
-        i = frequencies - self._shift
-        last = np.minimum(i, self.noise.cells - self.noise.offset) + self.noise.offset
-        return np.where(i > 0, last, 0)
+        """Return the number of first cells of the table with which a key is reported; 0 for a key that is not kept."""
+        shifted = frequencies - self._shift
+        # the smaller one first: a frequency may be the largest int64
+        cells = np.minimum(shifted, self.noise.cells - self.noise.offset) + self.noise.offset
+        return np.where(shifted > 0, cells, 0)
 
     def probabilities(self, frequencies: ArrayLike, complement: bool = False) -> Floats:  # noqa: D102
-        reported = self._reported_cells(as_frequencies(frequencies))
-        values: Floats = self.noise.below[self.noise.cells - reported if complement else reported]
-        return values
+        cells = self._reported_cells(as_frequencies(frequencies))
+        if complement:  # the law is symmetric
+            cells = self.noise.cells - cells
+        pi: Floats = self.noise.below[cells]
+        return pi
 
     def unused_growth(self, rows: Ints) -> tuple[Floats, Floats]:
-        """Tokens tell frequencies apart from one half on."""
+        """Return pi, and 1 from where it is one half on: there, tokens tell neighbouring frequencies apart."""
         pi = self.probabilities(rows[1:])
         return pi, np.where(pi >= 0.5, 1.0, 0.0)
 
@@ -211,51 +234,58 @@ class NoiseReporting(Law):
         >>> [[round(10 * cut / reporting.one) for cut in reporting.integer_tails(i)] for i in (1, 2, 3, 9)]
         [[3], [1, 7], [1, 3, 9], [1, 3, 7, 9, 10]]
         """
-        cuts, i = self.noise.cuts, max(frequency - self._shift, 0)
-        return (*cuts[1:i], self.pi(frequency)) if i < self.noise.cells else cuts[1:]
+        cuts = self.noise.cuts
+        shifted = max(frequency - self._shift, 0)
+        if shifted >= self.noise.cells:
+            return cuts[1:]
+        return (*cuts[1:shifted], self.pi(frequency))
 
     def boundaries(self, frequencies: Ints, grid: int) -> Iterator[tuple[int, Floats]]:  # noqa: D102
-        return ((i, self._boundaries(i)) for i in frequencies.tolist())
+        for i in frequencies.tolist():
+            yield i, self._boundaries(i)
 
     def _boundaries(self, frequency: int) -> Floats:
-        """S at x = i, i - 1, ... down to 0, or to where it is 1."""
-        below, cells, offset = self.noise.below, self.noise.cells, self.noise.offset
-        i = max(frequency - self._shift, 0)
-        if i >= cells or not offset:
-            return below[: min(i, cells) + 1]
-        reported = min(i + offset, cells)
-        return np.append(below[:i], below[reported])
+        """Return S at x = i, i - 1, ... down to 0, or to where it is 1."""
+        below = self.noise.below
+        cells = self.noise.cells
+        shifted = max(frequency - self._shift, 0)
+        if shifted >= cells or not self.noise.offset:
+            return below[: min(shifted, cells) + 1]
+        reported_cells = min(shifted + self.noise.offset, cells)
+        return np.append(below[:shifted], below[reported_cells])
 
     def tails(self, frequencies: Ints, grid: int = 1) -> tuple[Floats, Floats]:  # noqa: D102
         below = self.noise.below
         cells = self.noise.cells
         k = np.arange(cells + 1)[:, None]
-        last = self._reported_cells(frequencies)
-        above_cutoff = k < frequencies - self._shift
-        reached = np.where(above_cutoff, k, last)
-        not_reached = below[cells - reached]  # the law is symmetric
-        not_reported = below[cells - last]
-        return below[reached], not_reached - not_reported
+        reported = self._reported_cells(frequencies)
+        is_above_lowest = k < frequencies - self._shift
+        # from the lowest token on, all cells with which the key is reported
+        cells_above = np.where(is_above_lowest, k, reported)
+        not_above = below[cells - cells_above]  # the law is symmetric
+        not_reported = below[cells - reported]
+        return below[cells_above], not_above - not_reported
 
     def columns(self, cells: Ints, grid: int, window: int) -> tuple[Floats, Floats]:  # noqa: D102
         support = self.noise.cells
         rows = max(window, support) + 1
-        mass, above = np.zeros((rows, 1)), np.ones((rows, 1))
+        mass = np.zeros((rows, 1))
         mass[:support, 0] = self.noise.probabilities
+        above = np.ones((rows, 1))
         above[:support, 0] = self.noise.below[:-1]
-        mass_of_tokens = np.repeat(mass, cells.size, 1)
+        mass_of_tokens = np.repeat(mass, cells.size, axis=1)
         # the lowest token stands for all differences from it down to it - offset
         is_lowest = cells == 1 + self._shift
         for more in range(1, self.noise.offset + 1):
             mass_of_tokens[:-more, is_lowest] += mass[more:]
-        return mass_of_tokens, np.repeat(above, cells.size, 1)
+        return mass_of_tokens, np.repeat(above, cells.size, axis=1)
 
     def locate(self, frequencies: Ints, v: Floats, grid: int) -> tuple[Ints, Floats, Floats]:  # noqa: D102
         below = self.noise.below
-        lowest = frequencies - self._shift - 1
-        last = np.minimum(self.noise.cells - 1, lowest)
+        noise_of_lowest = frequencies - self._shift - 1
+        most_noise = np.minimum(self.noise.cells - 1, noise_of_lowest)
         cell = np.searchsorted(below, v, side="right") - 1
-        k = np.minimum(cell, last)
-        upto = np.where(k == lowest, self._reported_cells(frequencies), k + 1)
-        token = frequencies - k
-        return token, below[k], below[upto]
+        noise = np.minimum(cell, most_noise)
+        reported = self._reported_cells(frequencies)
+        cells_from_token = np.where(noise == noise_of_lowest, reported, noise + 1)
+        return frequencies - noise, below[noise], below[cells_from_token]

@@ -11,6 +11,12 @@ from dpsample.scheme.renyi_steps import RenyiSteps
 ManyKeys: TypeAlias = Privacy | KeyNoise | RenyiSteps  # for up to k keys of one user
 PerKey: TypeAlias = ManyKeys | ComposedSteps
 
+_METHODS: dict[str, type[KeyNoise | RenyiSteps | ComposedSteps]] = {
+    KeyNoise.name: KeyNoise,
+    RenyiSteps.name: RenyiSteps,
+    ComposedSteps.name: ComposedSteps,
+}
+
 
 def per_key_from_json(form: dict[str, Any]) -> PerKey:
     """Read the JSON form of any of them back.
@@ -20,12 +26,10 @@ def per_key_from_json(form: dict[str, Any]) -> PerKey:
     """
     if not isinstance(form, dict) or "method" not in form:
         return Privacy.from_json(form)
-    methods: dict[str, type[KeyNoise | RenyiSteps | ComposedSteps]] = {
-        c.name: c for c in (KeyNoise, RenyiSteps, ComposedSteps)
-    }
-    if form["method"] not in methods:
+    name = form["method"]
+    if name not in _METHODS:
         raise InvalidValue(
-            f"keys are drawn with an epsilon and delta, or by one of {', '.join(methods)}, not by {form['method']!r}",
+            f"keys are drawn with an epsilon and delta, or by one of {', '.join(_METHODS)}, not by {name!r}",
             "upgrade dpsample",
         )
-    return methods[form["method"]].from_json(form)
+    return _METHODS[name].from_json(form)

@@ -1,4 +1,8 @@
-"""Registered: sampling by a function that files name. A file never makes a reader run code that it did not choose."""
+"""Registered schemes: sampling by a function that files name.
+
+A file never makes a reader run code that the reader did not choose: it has the name of the function alone, and a hash
+of some values. The reader registers the function of that name.
+"""
 
 import hashlib
 from bisect import bisect_left
@@ -11,14 +15,23 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY, Number, text
 from dpsample.scheme.custom import CustomSampling
 
-# where a function is compared with that of a file: small frequencies, and all powers of two
-HASHED = (*range(1, 257), *(1 << n for n in range(9, 63)), MAX_FREQUENCY)
-# where it is checked: all frequencies up to 10,000, and from there on 16 between each two powers of two
-CHECKED = (
-    *range(1, 10_001),
-    *sorted({(16 + k) << n for n in range(9, 59) for k in range(16)} - {*range(10_001)}),
-)
-CHECKED = (*CHECKED, MAX_FREQUENCY)
+# Frequencies whose q a file has a hash of: small ones, and all powers of two. Files of before need these very ones.
+_POWERS_OF_TWO = (1 << n for n in range(9, 63))
+HASHED = (*range(1, 257), *_POWERS_OF_TWO, MAX_FREQUENCY)
+
+# Frequencies at which a function is checked, and between which its q is kept: all up to 10,000, and beyond these 16
+# between each two powers of two. With more, registering takes longer; with fewer, less of a wrong function is seen.
+_LAST_IN_A_ROW = 10_000
+
+
+def _spread_frequencies() -> list[int]:
+    """Return 16 frequencies between each two powers of two, from the first one above `_LAST_IN_A_ROW`."""
+    multiples = range(16, 32)
+    frequencies = {k << n for n in range(9, 59) for k in multiples}
+    return sorted(i for i in frequencies if i > _LAST_IN_A_ROW)
+
+
+CHECKED = (*range(1, _LAST_IN_A_ROW + 1), *_spread_frequencies(), MAX_FREQUENCY)
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -31,41 +44,46 @@ class RegisteredSampling(CustomSampling):
 
     def __init__(self, function_name: str, function: Callable[[int], Number]) -> None:
         super().__init__(function)
-        pairs = zip(HASHED, self._exact(HASHED), strict=True)
-        lines = [f"{i} {text(q)}\n" for i, q in pairs]
-        sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
+        values = self._exact(HASHED)
+        lines = []
+        for frequency, q in zip(HASHED, values, strict=True):
+            lines.append(f"{frequency} {text(q)}\n")
+        all_lines = "".join(lines)
         object.__setattr__(self, "function_name", function_name)
-        object.__setattr__(self, "sha256", sha256)
+        object.__setattr__(self, "sha256", hashlib.sha256(all_lines.encode()).hexdigest())
 
     def __repr__(self) -> str:
         return f"RegisteredSampling({self.function_name!r})"
 
     def _exact(self, frequencies: Iterable[int]) -> list[Fraction]:
-        if not self._seen:  # at first, and in each process
+        if not self._seen:  # the first call in this process
             super()._exact(CHECKED)
-        frequencies = list(frequencies)
-        for i in {*frequencies} - self._seen.keys() - {0}:
+        wanted = list(frequencies)
+        for i in {*wanted} - self._seen.keys() - {0}:
             self._seen[i] = self._between_checked(i)
-        return [self._seen[i] if i else Fraction(0) for i in frequencies]
+        return [self._seen[i] if i else Fraction(0) for i in wanted]
 
     def _between_checked(self, frequency: int) -> Fraction:
-        """Return q at another frequency, between those at the checked ones around it, whatever the function does there.
+        """Return q at a frequency that was not checked, kept between those at the checked frequencies around it.
 
-        So no error depends on the data, and q of a frequency does not depend on which others there are.
+        Where the function fails, it is the lower one of these: no error depends on the data. And q of a frequency does
+        not depend on which other frequencies the data have.
         """
         at = bisect_left(CHECKED, frequency)
-        low, high = (self._seen[i] for i in CHECKED[at - 1 : at + 1])
+        low = self._seen[CHECKED[at - 1]]
+        high = self._seen[CHECKED[at]]
         try:
-            return min(max(self._call(frequency), low), high)
+            q = self._call(frequency)
         except InvalidValue:
             return low
+        return min(max(q, low), high)
 
     def to_json(self) -> dict[str, Any]:
         """Return the name of the function, and the hash of some of its values."""
         return {"scheme": self.name, "function": self.function_name, "sha256": self.sha256}
 
 
-_registered: dict[str, RegisteredSampling] = {}
+_registered: dict[str, RegisteredSampling] = {}  # by the names of the functions
 
 
 def register_sampling(name: str, function: Callable[[int], Number]) -> RegisteredSampling:
@@ -96,8 +114,8 @@ def register_sampling(name: str, function: Callable[[int], Number]) -> Registere
         raise InvalidValue(
             f"a sampling scheme is registered with a function, not {type(function).__name__}"
         )
-    made = RegisteredSampling(name, function)
-    if _registered.setdefault(name, made).sha256 != made.sha256:
+    scheme = RegisteredSampling(name, function)
+    if _registered.setdefault(name, scheme).sha256 != scheme.sha256:
         raise InvalidValue(
             f"another function has the name {name!r}: a name stands for one sampling scheme",
             "choose another name",
@@ -106,19 +124,19 @@ def register_sampling(name: str, function: Callable[[int], Number]) -> Registere
 
 
 def registered(form: dict[str, Any]) -> RegisteredSampling:
-    """Return the scheme that a file names; refuse one that is not registered here, or has other values."""
-    fields = {name: form.get(name) for name in form if name != "scheme"}
+    """Return the scheme that a JSON form names; refuse one that is not registered here, or has other values."""
+    fields = {name: value for name, value in form.items() if name != "scheme"}
     if fields.keys() != {"function", "sha256"} or not isinstance(fields["function"], str):
         raise InvalidValue(
             "the JSON form of a registered scheme must have its function and sha256 alone",
             "write it with to_json",
         )
-    made = _registered.get(fields["function"])
-    if made is None or made.sha256 != fields["sha256"]:
-        name = fields["function"]
-        problem = "is unknown" if made is None else "has other values"
+    name = fields["function"]
+    scheme = _registered.get(name)
+    if scheme is None or scheme.sha256 != fields["sha256"]:
+        problem = "is unknown" if scheme is None else "has other values"
         raise InvalidValue(
             f"the sampling scheme of a file must be registered where it is read, but {name!r} {problem} here",
             "call dpsample.register_sampling with that name and the function of the writer, in Python",
         )
-    return made
+    return scheme

@@ -1,7 +1,8 @@
 """Sampling schemes: the probability q_i with which a key of frequency i enters the sample.
 
-A scheme is a frozen value. It gives q as floats for whole arrays, and bounds of the true, real q_i as
-integers of any precision for single frequencies; the latter carry the proofs.
+A scheme is a frozen value. It returns q as floats for whole arrays of frequencies, and integers of any precision that
+enclose the real q_i of one frequency; proofs rest on these. The paper introduces q_i and threshold sampling, by ppswor
+and by priority, in section 2.1 and Algorithm 1.
 """
 
 from abc import ABC, abstractmethod
@@ -21,23 +22,32 @@ if TYPE_CHECKING:
     from dpsample.privacy import Privacy
     from dpsample.scheme.law import Law
 
-MAX_POWER = 64  # so that floats err by less than 2**-40: a thousandth of what the sanitizer decides in integers
-MOST_AT_LEAST = (
-    1 << 50
-)  # so that all tokens around it are floats, and fit an int64 in units of 1/grid
+# floats of q then err by less than 2**-40, a thousandth of the distance within which the sanitizer decides in integers
+MAX_POWER = 64
+# all tokens around it are floats, and fit an int64 in units of 1/grid
+MOST_AT_LEAST = 1 << 50
 MAX_SEED = 200  # characters
-MAX_WIDTH = 16  # units that the bounds of q are apart, at most; a certificate rests on it
+# the bounds of q are at most this many units of 2**-bits apart: G of docs/theory.md, section 5, which certificates use
+MAX_WIDTH = 16
 _ULP = 2.0**-53
-_LIBRARY_ERROR = (
-    8 * _ULP
-)  # of numpy's exp, expm1 and power; documented below 4 units in the last place
+# relative, of numpy's exp, expm1 and power: twice the 4 units in the last place that numpy documents
+_LIBRARY_ERROR = 8 * _ULP
+# where 1 - x is smaller, it is computed in integers; elsewhere it errs by 2**5 times the relative error of x
+_CANCELS_BELOW = 2.0**-5
+# precision of the integers from which 1 - q is then computed: its error of 2**-128 is far below what a float shows
+_COMPLEMENT_BITS = 128
+_SMALLEST_FLOAT = 5e-324
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_COUNT = "count the elements of each key"
+_CONVERT = f"{_COUNT}, or convert whole numbers with .astype('int64')"
 
 
 def as_frequencies(values: ArrayLike) -> Ints:
-    """Check integers from 0 to 2**63 - 1 of any integer type and shape, as an int64 array.
+    """Return integers from 0 to 2**63 - 1, of any integer type and shape, as an int64 array; refuse other values.
 
     >>> as_frequencies([3, 1, 3])
     array([3, 1, 3])
@@ -55,37 +65,36 @@ count the elements of each key, or convert whole numbers with .astype('int64')
     if array.dtype == object:
         return _long_integers(array)
     if array.dtype.kind not in "iu":
-        raise _not_frequencies(
-            f"values of type {array.dtype}",
-            f"{_COUNT}, or convert whole numbers with .astype('int64')",
-        )
+        raise _not_frequencies(f"values of type {array.dtype}", _CONVERT)
     if array.dtype.kind == "i" and array.min() < 0:
-        raise _not_frequencies(*_NEGATIVE)
+        raise _negative()
     if array.dtype == np.uint64 and array.max() > MAX_FREQUENCY:
-        raise _not_frequencies(*_TOO_LARGE)
+        raise _too_large()
     return array.astype(np.int64, copy=False)
 
 
 def _long_integers(array: NDArray[Any]) -> Ints:
-    """Integers of which some do not fit 64 bits with a sign; numpy keeps these as objects."""
-    if not all(isinstance(v, int) and not isinstance(v, bool) for v in array.flat):
-        raise _not_frequencies(
-            "values of type object", f"{_COUNT}, or convert whole numbers with .astype('int64')"
-        )
-    if any(v > MAX_FREQUENCY for v in array.flat):
-        raise _not_frequencies(*_TOO_LARGE)
-    if any(v < 0 for v in array.flat):
-        raise _not_frequencies(*_NEGATIVE)
+    """Return the integers of an array of objects, in which numpy keeps lists with a number that no int64 holds."""
+    for value in array.flat:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _not_frequencies("values of type object", _CONVERT)
+    if any(value > MAX_FREQUENCY for value in array.flat):
+        raise _too_large()
+    if any(value < 0 for value in array.flat):
+        raise _negative()
     return array.astype(np.int64)
-
-
-_COUNT = "count the elements of each key"
-_NEGATIVE = "a negative one", "check how the frequencies were counted"
-_TOO_LARGE = "one above 2**63 - 1", "check how the frequencies were summed"
 
 
 def _not_frequencies(shown: str, remedy: str) -> InvalidValue:
     return InvalidValue(f"frequencies must be integers from 0 to 2**63 - 1, not {shown}", remedy)
+
+
+def _negative() -> InvalidValue:
+    return _not_frequencies("a negative one", "check how the frequencies were counted")
+
+
+def _too_large() -> InvalidValue:
+    return _not_frequencies("one above 2**63 - 1", "check how the frequencies were summed")
 
 
 def _ragged() -> InvalidValue:
@@ -93,15 +102,14 @@ def _ragged() -> InvalidValue:
 
 
 class Sampling(ABC):
-    """A non-decreasing sequence q_1 <= q_2 <= ... of probabilities; q_0 = 0.
+    """A non-decreasing sequence q_1 <= q_2 <= ... of sampling probabilities; q_0 = 0.
 
-    A new scheme implements `q`, `complement` and `bounds`, and its fields' JSON form.
+    A new scheme implements `q`, `complement`, `bounds` and `to_json`.
     """
 
     name: ClassVar[str]
-    seed: str | None = (
-        None  # of a coordinated sample, over which q is a probability; else secret coins sample keys
-    )
+    # the public text that a coordinated sample hashes keys with; None if secret coins sample keys
+    seed: str | None = None
 
     @property
     def largest(self) -> int:
@@ -115,12 +123,12 @@ class Sampling(ABC):
 
     @property
     def monotone(self) -> bool:
-        """Whether `bounds` are known not to decrease. A function is known only where it was called."""
+        """Whether `bounds` surely do not decrease. A user's function is known only where it was called."""
         return True
 
     @property
     def sanitized_as(self) -> "Sampling":
-        """The scheme by which keys are sanitized: this one, or that of all keys for a coordinated sample."""
+        """The scheme by which keys are sanitized: this one, or `KeepAll` for a coordinated sample."""
         return self if self.seed is None else KeepAll()
 
     @abstractmethod
@@ -129,11 +137,11 @@ class Sampling(ABC):
 
     @abstractmethod
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:
-        """Return 1 - q, as accurate near q = 1; with `toward_privacy`, surely not below the real 1 - q."""
+        """Return 1 - q, accurate also near q = 1; with `toward_privacy`, surely not below the real 1 - q."""
 
     @abstractmethod
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:
-        """Integers ``low <= 2**bits * q <= high``, both non-decreasing in the frequency, at most 16 units apart."""
+        """Return integers ``low <= 2**bits * q <= high``, at most `MAX_WIDTH` apart; both do not decrease with i."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -150,17 +158,12 @@ class Sampling(ABC):
         >>> Sampling.from_json(Ppswor(tau=1e-4).to_json())
         Ppswor(tau='0.0001')
         """
-        if isinstance(form, dict) and form.get("scheme") == "registered":
+        name = form.get("scheme") if isinstance(form, dict) else None
+        if name == "registered":
             from dpsample.scheme.registered import registered
 
             return registered(form)
-        from dpsample.scheme.custom import CustomSampling
-        from dpsample.scheme.holding import SampleAndHold
-        from dpsample.scheme.soft_cap import SoftCap
-
-        known = (KeepAll, Ppswor, Priority, SoftCap, CustomSampling, SampleAndHold)
-        schemes: dict[str, type[Sampling]] = {c.name: c for c in known}
-        name = form.get("scheme") if isinstance(form, dict) else None
+        schemes = _schemes_by_name()
         if not isinstance(name, str) or name not in schemes:
             raise InvalidValue(
                 f"the JSON form of a sampling scheme must name one of {', '.join(schemes)} as its scheme, not {name!r}",
@@ -177,11 +180,21 @@ class Sampling(ABC):
             ) from None
 
 
+def _schemes_by_name() -> "dict[str, type[Sampling]]":
+    """Return the schemes that can be read from their fields; their modules import this one."""
+    from dpsample.scheme.custom import CustomSampling
+    from dpsample.scheme.holding import SampleAndHold
+    from dpsample.scheme.soft_cap import SoftCap
+
+    schemes = (KeepAll, Ppswor, Priority, SoftCap, CustomSampling, SampleAndHold)
+    return {scheme.name: scheme for scheme in schemes}
+
+
 @dataclass(frozen=True)
 class KeepAll(Sampling):
     """No sampling: every key is kept, q = 1. The release is a private histogram.
 
-    With `at_least`, keys of a lower frequency are left out, q = 0: no release has any of them.
+    With `at_least`, keys of a lower frequency are left out, q = 0, and never released.
 
     >>> KeepAll().q([0, 1, 5]), KeepAll(at_least=5).q([0, 1, 5])
     (array([0., 1., 1.]), array([0., 0., 1.]))
@@ -192,7 +205,8 @@ class KeepAll(Sampling):
 
     def __post_init__(self) -> None:
         n = self.at_least
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_LEAST:
+        is_integer = isinstance(n, int) and not isinstance(n, bool)
+        if not is_integer or not 1 <= n <= MOST_AT_LEAST:
             raise InvalidValue(
                 f"`at_least` must be a whole number from 1 to 2**50, not {n!r}",
                 "give the least frequency of the keys",
@@ -203,27 +217,34 @@ class KeepAll(Sampling):
         return self.at_least
 
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return (as_frequencies(frequencies) >= self.at_least).astype(np.float64)
+        is_kept = as_frequencies(frequencies) >= self.at_least
+        return is_kept.astype(np.float64)
 
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return (as_frequencies(frequencies) < self.at_least).astype(np.float64)
+        is_left_out = as_frequencies(frequencies) < self.at_least
+        return is_left_out.astype(np.float64)
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
-        return (1 << bits, 1 << bits) if frequency >= self.at_least else (0, 0)
+        q = 1 << bits if frequency >= self.at_least else 0
+        return q, q
 
     def __repr__(self) -> str:
-        return f"KeepAll({f'at_least={self.at_least}' if self.at_least > 1 else ''})"
+        shown = f"at_least={self.at_least}" if self.at_least > 1 else ""
+        return f"KeepAll({shown})"
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
-        return {"scheme": self.name, **({"at_least": self.at_least} if self.at_least > 1 else {})}
+        form: dict[str, Any] = {"scheme": self.name}
+        if self.at_least > 1:
+            form["at_least"] = self.at_least
+        return form
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class _ByWeight(Sampling):
-    """q as a function of ``x = tau * min(frequency, cap) ** power``.
+    """Threshold sampling, Algorithm 1 of the paper: q as a function of ``x = tau * min(frequency, cap) ** power``.
 
-    With a `seed`, which is public text, a hash of the key takes the place of secret coins: samples with one seed have
-    the same keys, as far as their frequencies are the same (`coordinated`).
+    With a `seed`, which is public text, a hash of the key takes the place of secret coins: two samples with one seed
+    agree on every key whose frequency is the same in both (`coordinated`).
 
     The power is at most 64. An error of a power's last bit is multiplied by the power. With a much larger one, floats
     would no longer lead to the same decisions as the certified integers.
@@ -237,36 +258,18 @@ class _ByWeight(Sampling):
     def __init__(
         self, tau: Number, power: Number = 1, cap: int | None = None, seed: str | None = None
     ) -> None:
-        tau, power = exact(tau, "tau"), exact(power, "power")
-        if tau <= 0:
+        exact_tau = exact(tau, "tau")
+        exact_power = exact(power, "power")
+        if exact_tau <= 0:
             raise InvalidValue(
-                f"tau must be above 0, not {text(tau)}",
+                f"tau must be above 0, not {text(exact_tau)}",
                 "choose about (wanted sample size) / (sum of weights), such as 1e-4",
             )
-        if power < 0:
-            raise InvalidValue(
-                f"power must be at least 0, not {text(power)}: a negative one favours rare keys",
-                "choose 0 to sample keys uniformly, 1 by frequency, 2 by its square",
-            )
-        if power > MAX_POWER:
-            raise InvalidValue(
-                f"power must be at most {MAX_POWER}, not {text(power)}: floats are too far from certified integers"
-            )
-        if cap is not None and (
-            isinstance(cap, bool) or not isinstance(cap, int) or not 1 <= cap <= MAX_FREQUENCY
-        ):
-            raise InvalidValue(
-                f"cap must be an integer from 1 to 2**63 - 1, or None, not {cap!r}", "leave it out"
-            )
-        if seed is not None and (
-            not isinstance(seed, str) or not 1 <= len(seed) <= MAX_SEED or not seed.isprintable()
-        ):
-            raise InvalidValue(
-                f"seed must be public text of up to {MAX_SEED} characters, which the release states",
-                'give one, such as `seed="2026 public"`, or leave it out for secret coins',
-            )
-        object.__setattr__(self, "tau", tau)
-        object.__setattr__(self, "power", power)
+        _check_power(exact_power)
+        _check_cap(cap)
+        _check_seed(seed)
+        object.__setattr__(self, "tau", exact_tau)
+        object.__setattr__(self, "power", exact_power)
         object.__setattr__(self, "cap", cap)
         object.__setattr__(self, "seed", seed)
 
@@ -286,47 +289,84 @@ class _ByWeight(Sampling):
             "tau": text(self.tau),
             "power": text(self.power),
         }
-        optional = {"cap": self.cap, "seed": self.seed}
-        return form | {name: value for name, value in optional.items() if value is not None}
+        if self.cap is not None:
+            form["cap"] = self.cap
+        if self.seed is not None:
+            form["seed"] = self.seed
+        return form
 
     def _x(self, frequencies: ArrayLike, factor: float = 1.0) -> Floats:
-        """``factor * x`` as floats, and 0 for frequency 0; relative error below `_x_error`."""
+        """Return ``factor * x`` as floats, and 0 for frequency 0; the relative error is below `_x_error`."""
         i = as_frequencies(frequencies)
-        w = np.minimum(i, self.cap) if self.cap is not None else i
+        capped = i if self.cap is None else np.minimum(i, self.cap)
+        scale = factor * float(self.tau)
         if self.power == 1:
-            return np.multiply(w, factor * float(self.tau), dtype=np.float64)
+            return np.multiply(capped, scale, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
-            x: Floats = np.power(w, float(self.power), dtype=np.float64) * (
-                factor * float(self.tau)
-            )
+            weight = np.power(capped, float(self.power), dtype=np.float64)
+            x: Floats = weight * scale
         return np.where(i == 0, 0.0, x)
 
     @property
     def _x_error(self) -> float:
-        """Relative: conversions and products, power's own, and the rounding of a power such as 0.1."""
-        inexact = Fraction(float(self.power)) != self.power
-        return (
-            6 + 2 * float(self.power) + (90 * float(self.power) if inexact else 0)
-        ) * _ULP + _LIBRARY_ERROR
+        """A bound of the relative error of `_x`."""
+        power = float(self.power)
+        units = 6 + 2 * power  # conversions and products
+        if Fraction(power) != self.power:
+            # rounding the power moves x by ln(2**63) = 44 times the power in units; this is twice as much
+            units += 90 * power
+        return units * _ULP + _LIBRARY_ERROR
 
     def _x_real(self, frequency: int, bits: int) -> Decimal:
-        """The real x, with an error far below 2**-bits as long as x < bits."""
-        i = frequency if self.cap is None else min(frequency, self.cap)
+        """Return the real x, with an error far below 2**-bits as long as x < bits."""
+        capped = frequency if self.cap is None else min(frequency, self.cap)
         context = decimal_context(bits)
         if self.power.denominator == 1:
-            weight = Decimal(i ** int(self.power))
+            weight = Decimal(capped ** int(self.power))
         else:
-            weight = context.exp(
-                context.multiply(decimal_of(self.power, context), context.ln(Decimal(i)))
-            )
+            power = decimal_of(self.power, context)
+            log_weight = context.multiply(power, context.ln(Decimal(capped)))
+            weight = context.exp(log_weight)
         return context.multiply(decimal_of(self.tau, context), weight)
+
+
+def _check_power(power: Fraction) -> None:
+    if power < 0:
+        raise InvalidValue(
+            f"power must be at least 0, not {text(power)}: a negative one favours rare keys",
+            "choose 0 to sample keys uniformly, 1 by frequency, 2 by its square",
+        )
+    if power > MAX_POWER:
+        raise InvalidValue(
+            f"power must be at most {MAX_POWER}, not {text(power)}: floats are too far from certified integers"
+        )
+
+
+def _check_cap(cap: Any) -> None:
+    if cap is None:
+        return
+    is_integer = isinstance(cap, int) and not isinstance(cap, bool)
+    if not is_integer or not 1 <= cap <= MAX_FREQUENCY:
+        raise InvalidValue(
+            f"cap must be an integer from 1 to 2**63 - 1, or None, not {cap!r}", "leave it out"
+        )
+
+
+def _check_seed(seed: Any) -> None:
+    if seed is None:
+        return
+    if not isinstance(seed, str) or not 1 <= len(seed) <= MAX_SEED or not seed.isprintable():
+        raise InvalidValue(
+            f"seed must be public text of up to {MAX_SEED} characters, which the release states",
+            'give one, such as `seed="2026 public"`, or leave it out for secret coins',
+        )
 
 
 class Ppswor(_ByWeight):
     """Threshold ppswor: ``q_i = 1 - exp(-tau * min(i, cap)**power)``.
 
-    The exponential form makes a sample by frequency (power 1) one that raw elements can be sampled
-    for, each on its own: a key is in as soon as one of its elements is picked.
+    With power 1, the exponential form lets raw elements be sampled, each on its own: a key is in the sample as soon as
+    one of its elements is picked.
 
     >>> Ppswor(tau=0.01).q([1, 100])
     array([0.00995017, 0.63212056])
@@ -337,7 +377,8 @@ class Ppswor(_ByWeight):
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
         if not toward_privacy:
             return -np.expm1(self._x(frequencies, -1.0))
-        q = np.expm1(self._x(frequencies, -(1 - self._x_error)))
+        least_x = 1 - self._x_error
+        q = np.expm1(self._x(frequencies, -least_x))
         q *= -(1 - 2 * _LIBRARY_ERROR)
         return q
 
@@ -345,21 +386,25 @@ class Ppswor(_ByWeight):
         with np.errstate(under="ignore"):
             if not toward_privacy:
                 return np.exp(self._x(frequencies, -1.0))
-            above = np.exp(self._x(frequencies, -(1 - self._x_error))) * (1 + 2 * _LIBRARY_ERROR)
-        return np.clip(above, 5e-324, 1.0)
+            least_x = 1 - self._x_error
+            above = np.exp(self._x(frequencies, -least_x)) * (1 + 2 * _LIBRARY_ERROR)
+        return np.clip(above, _SMALLEST_FLOAT, 1.0)
 
     def bounds(self, frequency: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if frequency == 0:
             return 0, 0
-        one = 1 << bits
-        x = self._x_real(frequency, bits)
-        if x > bits:  # exp(-bits) < 2**-bits
-            return one - 1, one
-        context = decimal_context(bits)
-        absent = int(
-            context.multiply(context.exp(context.minus(x)), Decimal(one))
-        )  # within one unit
-        return max(0, one - absent - 2), min(one, one - absent + 1)
+        return bounds_of_exponential(self._x_real(frequency, bits), bits)
+
+
+def bounds_of_exponential(x: Decimal, bits: int) -> tuple[int, int]:
+    """Return integers below and above ``2**bits (1 - exp(-x))``; x is good to far more than `bits`."""
+    one = 1 << bits
+    if x > bits:  # exp(-bits) < 2**-bits
+        return one - 1, one
+    context = decimal_context(bits)
+    complement = context.exp(context.minus(x))
+    absent = int(context.multiply(complement, Decimal(one)))  # within one unit
+    return max(0, one - absent - 2), min(one, one - absent + 1)
 
 
 class Priority(_ByWeight):
@@ -372,32 +417,34 @@ class Priority(_ByWeight):
     name: ClassVar[str] = "priority"
 
     def q(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        return np.minimum(self._x(frequencies, 1 - self._x_error if toward_privacy else 1.0), 1.0)
+        factor = 1 - self._x_error if toward_privacy else 1.0
+        return np.minimum(self._x(frequencies, factor), 1.0)
 
     def complement(self, frequencies: ArrayLike, *, toward_privacy: bool = False) -> Floats:  # noqa: D102
-        x = self._x(frequencies)
-        absent = np.asarray(np.clip(1.0 - x, 0.0, 1.0))
+        left = 1.0 - self._x(frequencies)
+        absent = np.asarray(np.clip(left, 0.0, 1.0))
         if toward_privacy:
-            absent = np.minimum(absent * (1 + 2**5 * self._x_error + 4 * _ULP), 1.0)
-        close = (
-            np.abs(1.0 - x) < 2.0**-5
-        )  # where 1 - x cancels: exactly, once for each distinct frequency
-        if close.any():
-            i, back = np.unique(as_frequencies(frequencies)[close], return_inverse=True)
+            relative_error = self._x_error / _CANCELS_BELOW + 4 * _ULP
+            absent = np.minimum(absent * (1 + relative_error), 1.0)
+        cancels = np.abs(left) < _CANCELS_BELOW
+        if cancels.any():
+            distinct, back = np.unique(as_frequencies(frequencies)[cancels], return_inverse=True)
             above = 1 + 4 * _ULP if toward_privacy else 1.0
-            absent[close] = (self._absent(i) * above)[back]
+            exact_absent = self._absent(distinct) * above
+            absent[cancels] = exact_absent[back]
         return absent
 
     def _absent(self, frequencies: Ints) -> Floats:
-        """1 - q, computed in integers."""
-        if self.power == 1 and self.tau.denominator < 2**60:  # then so is the weight's share of it
-            w = frequencies if self.cap is None else np.minimum(frequencies, self.cap)
-            left = self.tau.denominator - self.tau.numerator * w
+        """Return 1 - q, computed in integers."""
+        # 1 - q = (denominator - numerator w) / denominator; near q = 1 both products fit an int64
+        if self.power == 1 and self.tau.denominator < 2**60:
+            capped = frequencies if self.cap is None else np.minimum(frequencies, self.cap)
+            left = self.tau.denominator - self.tau.numerator * capped
             return np.maximum(left, 0) / self.tau.denominator
-        one = 1 << 128
+        one = 1 << _COMPLEMENT_BITS
         absent = []
         for i in frequencies.tolist():
-            q_below, _ = self.bounds(i, 128)
+            q_below, _ = self.bounds(i, _COMPLEMENT_BITS)
             absent.append((one - q_below) / one)
         return np.array(absent)
 
@@ -406,21 +453,26 @@ class Priority(_ByWeight):
             return 0, 0
         one = 1 << bits
         if self.power.denominator == 1:
-            counted = frequency if self.cap is None else min(frequency, self.cap)
-            x = self.tau * counted ** int(self.power)
-            return min(one, scaled_floor(x, bits)), min(one, -scaled_floor(-x, bits))
+            capped = frequency if self.cap is None else min(frequency, self.cap)
+            x = self.tau * capped ** int(self.power)
+            return min(one, scaled_floor(x, bits)), min(one, scaled_ceiling(x, bits))
         real = min(self._x_real(frequency, bits), Decimal(2))
         scaled = int(decimal_context(bits).multiply(real, Decimal(one)))
         return min(one, max(0, scaled - 1)), min(one, scaled + 2)
 
 
 def scaled_floor(value: Fraction, bits: int) -> int:
-    """Return the integer below the value, in units of 2**-bits."""
+    """Return the largest integer that is at most ``2**bits value``."""
     return (value.numerator << bits) // value.denominator
 
 
+def scaled_ceiling(value: Fraction, bits: int) -> int:
+    """Return the smallest integer that is at least ``2**bits value``."""
+    return -scaled_floor(-value, bits)
+
+
 def decimal_of(value: Fraction, context: Context) -> Decimal:
-    """Return a rational number in a context."""
+    """Return a rational number, rounded to the digits of a context."""
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
@@ -431,4 +483,5 @@ def decimal_context(bits: int) -> Context:
     The decimal module rounds exp and ln correctly; the exponent of a weight, at most 64 * ln(2**63), loses at most 4 of
     the 30 spare digits.
     """
-    return Context(prec=bits * 302 // 1000 + 30, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    digits = bits * 302 // 1000 + 30  # log10(2) is below 0.302
+    return Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)

@@ -1,7 +1,7 @@
 """Token columns: the probability of one token at each frequency of its support.
 
 `tokens` goes along a row, all tokens of one frequency; this goes along a column, all frequencies of one token. The map
-is the same.
+is the same (`tail_map`).
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import numpy as np
 from dpsample.scheme.law import Law, first_frequency, support_length
 from dpsample.scheme.sampling import Floats, Ints
 
-_BLOCK = 1 << 19  # rows times tokens at once
+_BLOCK = 1 << 19  # rows times tokens at once: arrays of 4 MB
 _FEWEST = 64  # tokens at once, however long their supports are
 _TINY = 1e-300  # keeps ratios of zeros defined
 
@@ -31,7 +31,8 @@ class Columns:
     def lengths(self) -> Ints:
         """The number of rows up to the last one in which each token has positive probability."""
         row_numbers = np.arange(1, len(self.mass) + 1)[:, None]
-        lengths: Ints = (row_numbers * (self.mass > 0)).max(axis=0)
+        positive_rows = row_numbers * (self.mass > 0)
+        lengths: Ints = positive_rows.max(axis=0)
         return lengths
 
     def of(self, place: Ints) -> "Columns":
@@ -60,8 +61,8 @@ def consecutive_supports(
         odds_by_token = odds.T.copy()
         for cell, n in zip(cells.tolist(), place.tolist(), strict=True):
             first = first_frequency(cell, grid)
-            defined = reporting.sampling.largest - first + 1
-            length = min(lengths[n], defined)
+            defined_rows = reporting.sampling.largest - first + 1
+            length = min(lengths[n], defined_rows)
             yield first, masses_by_token[n, :length], odds_by_token[n, :length]
 
 
@@ -78,8 +79,8 @@ def supports(cells: Ints, reporting: Law, grid: int) -> tuple[Ints, Floats]:
     mass = columns.of(place).mass.T
     frequencies = _frequencies(cells, grid, mass.shape[1])
     largest = reporting.sampling.largest
-    defined = frequencies <= largest
-    return np.where(defined, frequencies, largest), np.where(defined, mass, 0.0)
+    is_defined = frequencies <= largest
+    return np.where(is_defined, frequencies, largest), np.where(is_defined, mass, 0.0)
 
 
 def exceedances(cells: Ints, reporting: Law, grid: int) -> tuple[Ints, Floats, Floats, Floats]:
@@ -89,13 +90,15 @@ def exceedances(cells: Ints, reporting: Law, grid: int) -> tuple[Ints, Floats, F
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.scheme.reporting import Reporting
     >>> frequencies, _, above, from_it = exceedances(np.array([30]), Reporting.of(KeepAll(), Privacy(1, 1e-6)), grid=1)
-    >>> int(frequencies[0, np.argmax(from_it[0] >= 0.025)])  # of rarer keys, tokens are hardly ever as large
+    >>> int(frequencies[0, np.argmax(from_it[0] >= 0.025)])  # a rarer key has a token of 30 or more in 2.5 % or less
     40
     """
     columns, place = _whole_columns(cells, reporting, grid)
     chosen = columns.of(place)
-    mass, above = chosen.mass.T, chosen.above.T
-    frequencies = np.minimum(_frequencies(cells, grid, mass.shape[1]), reporting.sampling.largest)
+    mass = chosen.mass.T
+    above = chosen.above.T
+    every_row = _frequencies(cells, grid, mass.shape[1])
+    frequencies = np.minimum(every_row, reporting.sampling.largest)
     pi = np.maximum(reporting.probabilities(frequencies), _TINY)
     token_above = np.minimum(above / pi, 1.0)
     token_at_least = np.minimum((above + mass) / pi, 1.0)
@@ -104,20 +107,21 @@ def exceedances(cells: Ints, reporting: Law, grid: int) -> tuple[Ints, Floats, F
 
 def _frequencies(cells: Ints, grid: int, rows: int) -> Ints:
     """Return the frequencies [token, k] of the rows of each token's column."""
-    frequencies: Ints = first_frequency(cells, grid)[:, None] + np.arange(rows, dtype=np.int64)
+    first = first_frequency(cells, grid)
+    frequencies: Ints = first[:, None] + np.arange(rows, dtype=np.int64)
     return frequencies
 
 
 def _whole_columns(cells: Ints, reporting: Law, grid: int) -> tuple[Columns, Ints]:
-    """Return the columns of distinct tokens over all of their supports, and where among these each token is.
+    """Return the columns of distinct tokens over all of their supports, and the place of each token among these.
 
     A token that is new where pi is constant has the column of the first such token, shifted.
     """
     shift = np.maximum(first_frequency(cells, grid) - reporting.constant_from, 0)
-    walked, place = np.unique(cells - shift * grid, return_inverse=True)
+    distinct, place = np.unique(cells - shift * grid, return_inverse=True)
     window = support_length(reporting.per_key)
-    columns = Columns(*reporting.columns(walked, grid, window))
+    columns = Columns(*reporting.columns(distinct, grid, window))
     while columns.mass[-1].any():  # some support goes on beyond the last row
         window *= 2
-        columns = Columns(*reporting.columns(walked, grid, window))
+        columns = Columns(*reporting.columns(distinct, grid, window))
     return columns, place

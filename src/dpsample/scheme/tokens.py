@@ -1,4 +1,8 @@
-"""Token laws: with what a key of frequency i is reported, in floats, for many frequencies."""
+"""Token laws: the token that a key of frequency i is reported with, in floats, for many frequencies.
+
+With grid 1 they are pi_ij of Algorithm 4 of the paper, and with a finer grid Algorithm 5, discretized; `tail_map` has
+the arithmetic. Rows from `Law.steady_from` on are shifts of one another, so one of them stands for all.
+"""
 
 import math
 from collections.abc import Iterator
@@ -20,15 +24,18 @@ from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.tail_map import cell_masses
 
-MAX_GRID = 1024  # loses less than 1e-7 of concordance; tokens of a finer one are too many for the integers' margin
+MAX_GRID = 1024  # loses less than 1e-7 of concordance; a finer one has too many tokens for the integers' margin
+# of the grid, for each 1/epsilon of frequency: less than 1e-3 of concordance is lost
+_DEFAULT_STEPS = 16
+_LARGEST_DEFAULT_GRID = 64  # a finer one makes a release slower, and gains little
 
 
 @dataclass(frozen=True, eq=False)
 class TokenLaw:
-    """What a key of one frequency is reported with, end to end (sampling included).
+    """The law of the token of a key of one frequency, end to end (sampling included).
 
-    `cells` are the tokens in units of 1/grid, ascending; `probabilities` go with them, and
-    `not_reported` is the rest.
+    `cells` are the tokens in units of 1/grid, ascending, with their `probabilities`; `not_reported` is the probability
+    of no token.
     """
 
     frequency: int
@@ -52,32 +59,34 @@ def default_grid(privacy: PerKey) -> int:
     """Return the grid that loses less than 1e-3 of concordance against the optimum: the power of two from 16 epsilon.
 
     Tokens are spread over about 1 / epsilon, so the step follows epsilon, and a row costs about the same for each.
+    Bounded noise and steps have whole tokens.
 
     >>> [default_grid(Privacy(epsilon, 1e-6)) for epsilon in (0.01, 0.1, 0.5, 1, 2)]
     [1, 2, 8, 16, 32]
     """
-    return (
-        min(1 << (math.ceil(16 * privacy.epsilon) - 1).bit_length(), 64)
-        if isinstance(privacy, Privacy)
-        else 1
-    )
+    if not isinstance(privacy, Privacy):
+        return 1
+    wanted = math.ceil(_DEFAULT_STEPS * privacy.epsilon)
+    power_of_two = 1 << (wanted - 1).bit_length()
+    return min(power_of_two, _LARGEST_DEFAULT_GRID)
 
 
 def check_grid(grid: int, largest: int = 1) -> int:
-    """Check that a grid is a power of two up to 1024, and that tokens up to `largest` fit an int64 in its units.
+    """Return the grid if it is a power of two up to 1024, and tokens up to `largest` fit an int64 in its units.
 
     Rounding costs each token a few units of the margin of 2**-50 delta, which pays for millions of tokens of a row.
     """
-    whole = isinstance(grid, int | np.integer) and not isinstance(grid, bool)
-    if not whole or not 1 <= grid <= MAX_GRID or grid & (grid - 1):
+    is_integer = isinstance(grid, int | np.integer) and not isinstance(grid, bool)
+    is_power_of_two = is_integer and 1 <= grid <= MAX_GRID and grid & (grid - 1) == 0
+    if not is_power_of_two:
         raise InvalidValue(
             f"grid must be a power of two from 1 to {MAX_GRID}, not {grid!r}: more tokens cost more than the margin",
             "leave it out for one that fits epsilon",
         )
-    if largest > MAX_FREQUENCY // int(grid):
+    largest_frequency = MAX_FREQUENCY // int(grid)
+    if largest > largest_frequency:
         raise InvalidValue(
-            f"with grid {grid} frequencies must be at most {MAX_FREQUENCY // int(grid)}",
-            "use `grid=1`",
+            f"with grid {grid} frequencies must be at most {largest_frequency}", "use `grid=1`"
         )
     return int(grid)
 
@@ -85,20 +94,15 @@ def check_grid(grid: int, largest: int = 1) -> int:
 def chosen_grid(
     grid: int | None, privacy: PerKey, largest: int = 1, sampling: Sampling | None = None
 ) -> int:
-    """Return the grid, checked; the default one if there is none. Bounded noise has whole tokens."""
-    whole = isinstance(sampling, SampleAndHold) or not isinstance(privacy, Privacy)
-    if grid not in (None, 1) and whole:
+    """Return the grid, checked for tokens up to `largest`; the default grid for None."""
+    has_whole_tokens = isinstance(sampling, SampleAndHold) or not isinstance(privacy, Privacy)
+    if grid not in (None, 1) and has_whole_tokens:
         raise InvalidValue(
             f"bounded noise has whole tokens, not those of grid {grid!r}", "leave the grid out"
         )
     if grid is None:
-        grid = 1 if whole else default_grid(privacy)
+        grid = 1 if has_whole_tokens else default_grid(privacy)
     return check_grid(grid, largest)
-
-
-def steady_from(reporting: Law) -> int:
-    """Return the frequency from which on all rows are shifts of one another."""
-    return reporting.steady_from
 
 
 def token_law(frequency: int, sampling: Sampling, privacy: PerKey, grid: int = 1) -> TokenLaw:
@@ -130,31 +134,34 @@ def token_laws(
     flat = as_frequencies(frequencies).reshape(-1)
     grid = check_grid(grid, int(flat.max(initial=0)))
     reporting = Reporting.of(sampling, privacy)
-    window = reporting.support
     steady = reporting.steady_from
-    template: TokenLaw | None = None
-    start = 0
-    while start < flat.size:
-        block = flat[start : start + max(1, ROWS_AT_ONCE // (window * grid))]
-        start += block.size
-        walked, place = np.unique(np.minimum(block, steady), return_inverse=True)
-        if walked[-1] == steady and template is not None:
-            walked = walked[:-1]
-        laws = list(_laws(walked, reporting, grid)) if walked.size else []
+    at_once = max(1, ROWS_AT_ONCE // (reporting.support * grid))
+    steady_law: TokenLaw | None = None
+    for start in range(0, flat.size, at_once):
+        block = flat[start : start + at_once]
+        # all frequencies after `steady` have its law, shifted
+        distinct, place = np.unique(np.minimum(block, steady), return_inverse=True)
+        if steady_law is not None:
+            distinct = distinct[distinct < steady]
+        laws = list(_laws(distinct, reporting, grid))
         if laws and laws[-1].frequency == steady:
-            template = laws[-1]
+            steady_law = laws[-1]
         for i, at in zip(block.tolist(), place.tolist(), strict=True):
-            law = laws[at] if at < len(laws) else template
+            law = laws[at] if at < len(laws) else steady_law
             assert law is not None
             yield law if law.frequency == i else _shifted(law, i)
 
 
 def _shifted(law: TokenLaw, frequency: int) -> TokenLaw:
-    by = (frequency - law.frequency) * law.grid
-    return TokenLaw(frequency, law.grid, law.cells + by, law.probabilities, law.not_reported)
+    """Return the law of another frequency whose row is a shift of this one."""
+    shift = (frequency - law.frequency) * law.grid
+    return TokenLaw(frequency, law.grid, law.cells + shift, law.probabilities, law.not_reported)
 
 
 def _laws(frequencies: Ints, reporting: Law, grid: int) -> Iterator[TokenLaw]:
+    """Yield the laws of ascending frequencies, which are computed together."""
+    if not frequencies.size:
+        return
     above, gap = reporting.tails(frequencies, grid)
     masses = cell_masses(above, gap)
     absent = reporting.probabilities(frequencies, complement=True).tolist()
@@ -162,6 +169,6 @@ def _laws(frequencies: Ints, reporting: Law, grid: int) -> Iterator[TokenLaw]:
         highest = i * grid
         lowest = max(highest - len(masses), 0) + 1
         cells = np.arange(lowest, highest + 1, dtype=np.int64)
-        mass = masses[: len(cells), n][::-1]
+        mass = masses[: len(cells), n][::-1]  # masses go down from the highest cell
         positive = mass > 0
         yield TokenLaw(i, grid, cells[positive], mass[positive], absent[n])

@@ -1,4 +1,4 @@
-"""Weighted sampling without privacy: what no private method can beat."""
+"""Weighted sampling without privacy, the best that a private method could come close to."""
 
 from dataclasses import dataclass
 
@@ -24,16 +24,17 @@ class NonPrivate:
     sampling: Sampling
 
     def reported(self, frequencies: ArrayLike) -> Floats:
-        """q: the probability that a key of each frequency is sampled."""
+        """Return q, the probability that a key of each frequency is sampled."""
         return self.sampling.q(frequencies)
 
     def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
-        """Bias and variance of the inverse-probability estimate."""
+        """Return bias and variance of the inverse-probability estimate."""
         i = as_frequencies(frequencies)
         g = Measure.of(of)(i)
         q = self.sampling.q(i)
         absent = self.sampling.complement(i)
-        sampled = q > 0
-        bias = np.where(sampled, 0.0, -g)
-        spread = g**2 * absent / np.where(sampled, q, 1.0)
-        return Errors(i, g, q, bias, np.where(sampled, spread, 0.0))
+        is_sampled = q > 0
+        bias = np.where(is_sampled, 0.0, -g)
+        spread = g**2 * absent / np.where(is_sampled, q, 1.0)
+        variance = np.where(is_sampled, spread, 0.0)
+        return Errors(frequencies=i, truth=g, reported=q, bias=bias, variance=variance)

@@ -8,8 +8,8 @@ j**2 (1 / q_j - 1), and nothing to the bias. Writing l = i - T,
     phi_i     = q_T P[j >= T] + integral over x > T of q'_x P[j >= x]
     bias_i    = -exp(-epsilon l) (T - 1/epsilon) / 2  for l >= 0,  exp(epsilon l) (T + 1/epsilon) / 2 - i  for l < 0
 
-These are the paper's expressions, arranged into sums of terms of one sign, so that neither small tau nor large
-frequencies cancel, and no exponential overflows.
+These are the expressions of the paper's last appendix, arranged into sums of terms of one sign, so that neither small
+tau nor large frequencies cancel, and no exponential overflows.
 """
 
 import math
@@ -35,8 +35,8 @@ from dpsample.scheme.sampling import (
 )
 
 _AT_ONCE = 1 << 13  # frequencies in one quadrature: their nodes take 8 MB
-# The quadrature of the sampling variance has an error of about 1e-13: its integrand is smooth over a panel, and what is
-# left out, beyond so many times its decay length, is below exp(-50) of 2 / epsilon**2.
+# The quadrature of the sampling variance has an error of about 1e-13: its integrand is smooth over a panel, and the
+# part that is left out, beyond this many of its decay lengths, is below exp(-50) of 2 / epsilon**2.
 _PANELS = 8
 _NODES_OF_PANEL = 16
 _DECAY_LENGTHS = 50.0
@@ -63,10 +63,10 @@ class StabilityHistogram:
 
     def __post_init__(self) -> None:
         sampling = self.sampling
-        by_frequency = (
+        is_by_frequency = (
             isinstance(sampling, Ppswor | Priority) and sampling.power == 1 and sampling.cap is None
         )
-        if not by_frequency and sampling != KeepAll():
+        if not is_by_frequency and sampling != KeepAll():
             raise InvalidValue(
                 f"sampled SbH is stated for KeepAll, Ppswor and Priority by the frequency, not for {sampling!r}",
                 "leave out power and cap",
@@ -74,7 +74,7 @@ class StabilityHistogram:
 
     @property
     def cutoff(self) -> float:
-        """T: what the noisy frequency must reach."""
+        """T: the least noisy frequency that is reported."""
         spent = self.privacy.delta * (2 if self.tight else 1)
         minus_log = math.log(spent.denominator) - math.log(spent.numerator)
         return max(1 + minus_log / self._epsilon, 1.0)
@@ -89,7 +89,7 @@ class StabilityHistogram:
         return float(sampling.tau) if isinstance(sampling, Ppswor | Priority) else math.inf
 
     def reported(self, frequencies: ArrayLike) -> Floats:
-        """phi: the probability that a key of each frequency is reported (and sampled)."""
+        """Return phi, the probability that a key of each frequency is reported (and sampled)."""
         i = as_frequencies(frequencies)
         probability = self._reaching_cutoff(i)
         if isinstance(self.sampling, Ppswor):
@@ -99,15 +99,17 @@ class StabilityHistogram:
         return np.where(i > 0, np.minimum(probability, 1.0), 0.0)
 
     def _reaching_cutoff(self, i: Ints) -> Floats:
-        """P[j >= T]."""
-        ahead = self._epsilon * (np.asarray(i) - self.cutoff)
+        """Return P[j >= T]."""
+        ahead = self._epsilon * (i - self.cutoff)
         half = np.exp(-np.abs(ahead)) / 2
         reaching: Floats = np.where(ahead >= 0, 1 - half, half)
         return reaching
 
     def _sampled_by_ppswor(self, i: Ints, reaching: Floats) -> Floats:
-        """Phi for ppswor: a key is sampled by the cutoff T, or else by what j exceeds T by."""
-        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
+        """Return phi for ppswor: a key is sampled by the first T of j, or else by its excess over T."""
+        T = self.cutoff
+        tau = self._tau
+        epsilon = self._epsilon
         low = np.minimum(i - T, 0.0)
         high = np.maximum(i - T, 0.0)
 
@@ -128,8 +130,10 @@ class StabilityHistogram:
         return phi
 
     def _sampled_by_priority(self, i: Ints, reaching: Floats) -> Floats:
-        """Phi for priority sampling whose q still grows above T: it is 1 from 1 / tau on."""
-        T, tau, epsilon = self.cutoff, self._tau, self._epsilon
+        """Return phi for priority sampling whose q still grows above T: it is 1 from 1 / tau on."""
+        T = self.cutoff
+        tau = self._tau
+        epsilon = self._epsilon
         low = np.minimum(i - T, 0.0)
         high = np.maximum(i - T, 0.0)
 
@@ -147,7 +151,7 @@ class StabilityHistogram:
         return phi
 
     def errors(self, frequencies: ArrayLike, of: Measure | str = FREQUENCY) -> Errors:
-        """Bias and variance of the estimate j / q_j of the frequency."""
+        """Return bias and variance of the estimate j / q_j of the frequency."""
         check_frequency_itself(of)
         i = as_frequencies(frequencies)
         truth = i.astype(np.float64)
@@ -155,12 +159,17 @@ class StabilityHistogram:
         variance = noise_variance + self._sampling_variance(truth)
         exists = i > 0
         return Errors(
-            i, truth, self.reported(i), np.where(exists, bias, 0), np.where(exists, variance, 0)
+            frequencies=i,
+            truth=truth,
+            reported=self.reported(i),
+            bias=np.where(exists, bias, 0),
+            variance=np.where(exists, variance, 0),
         )
 
     def _errors_of_noise(self, i: Floats) -> tuple[Floats, Floats]:
-        """The bias and the variance without sampling, of j where it reaches T and 0 elsewhere."""
-        T, scale = self.cutoff, 1 / self._epsilon
+        """Return the bias and the variance without sampling, of j where it reaches T and 0 elsewhere."""
+        T = self.cutoff
+        scale = 1 / self._epsilon
         ahead = i - T
         fading = np.exp(-np.abs(ahead) / scale)
         # above T, moments of the error
@@ -178,7 +187,7 @@ class StabilityHistogram:
         return bias, variance
 
     def _sampling_variance(self, i: Floats) -> Floats:
-        """The integral over x > T of x**2 (1 / q_x - 1) times the density of j at x."""
+        """Return the integral over x > T of x**2 (1 / q_x - 1) times the density of j at x."""
         if not isinstance(self.sampling, Ppswor | Priority):
             return np.zeros(i.shape)
         flat = i.reshape(-1)
@@ -188,17 +197,21 @@ class StabilityHistogram:
         return np.concatenate(parts).reshape(i.shape)
 
     def _integrated(self, i: Floats) -> Floats:
-        """The same integral, below i and above it: the density of j has a corner at i."""
-        T, epsilon, tau = self.cutoff, self._epsilon, self._tau
+        """Return the same integral, below i and above it: the density of j has a corner at i."""
+        T = self.cutoff
+        epsilon = self._epsilon
+        tau = self._tau
         if isinstance(self.sampling, Ppswor):
-            last = (_DECAY_LENGTHS + 2 * math.log1p(epsilon / tau)) / tau
+            last = (
+                _DECAY_LENGTHS + 2 * math.log1p(epsilon / tau)
+            ) / tau  # exp(-tau x) is nothing beyond
             decay_above = epsilon + tau
         else:
             last = 1 / tau  # from there on each key is sampled
             decay_above = epsilon
 
         def spread(x: Floats) -> Floats:
-            """x**2 (1 / q_x - 1) times the density of j, relative to its peak."""
+            """Return x**2 (1 / q_x - 1) times the density of j, relative to its peak."""
             away = np.abs(x - i[:, None])
             density = np.exp(-epsilon * away)
             if not isinstance(self.sampling, Ppswor):
@@ -207,24 +220,24 @@ class StabilityHistogram:
             q = -np.expm1(-tau * x)
             return x**2 * not_sampled / q * density
 
-        earliest = i - _DECAY_LENGTHS / epsilon
-        below = _integral(spread, np.maximum(earliest, T), np.minimum(i, last))
+        decayed_below = i - _DECAY_LENGTHS / epsilon
+        below = _integral(spread, np.maximum(decayed_below, T), np.minimum(i, last))
         start = np.maximum(i, T)
-        latest = start + _DECAY_LENGTHS / decay_above
-        above = _integral(spread, start, np.minimum(latest, max(last, T)))
+        decayed_above = start + _DECAY_LENGTHS / decay_above
+        above = _integral(spread, start, np.minimum(decayed_above, max(last, T)))
         both: Floats = epsilon / 2 * (below + above)
         return both
 
 
 def _integral(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
-    """The integral of a smooth function from each of `low` to `high`, by Gauss and Legendre's rule on equal panels."""
-    nodes, weights = leggauss(_NODES_OF_PANEL)
+    """Return the integral of a smooth function from each of `low` to `high`, by Gauss and Legendre's rule on panels."""
+    nodes, weights = leggauss(_NODES_OF_PANEL)  # on [-1, 1]
     within_panel = (nodes + 1) / 2
     panel = np.arange(_PANELS)[:, None]
-    places = (panel + within_panel).reshape(-1) / _PANELS
-    weight = np.tile(weights / 2, _PANELS) / _PANELS
+    places = (panel + within_panel).reshape(-1) / _PANELS  # on [0, 1]
+    weights_of_places = np.tile(weights / 2, _PANELS) / _PANELS
 
     width = np.maximum(high - low, 0)
     x = low[:, None] + width[:, None] * places
-    mean = function(x) @ weight
+    mean = function(x) @ weights_of_places
     return np.asarray(width * mean)

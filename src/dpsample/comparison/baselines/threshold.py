@@ -26,15 +26,19 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.measures import Measure
 from dpsample.exact import Number, exact, text
 from dpsample.privacy import Privacy
+from dpsample.scheme.bisection import first_integer
 from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
 _AT_ONCE = 1 << 20  # frequencies times kept elements: an array takes 8 MB
-_TERMS = 64  # of delta_n: from the first that counts, each term is at most half of the one before
+# terms of delta_n that are summed. Above n alpha, B_n(c) is at most 1 / (E + 1) of B_n(c - 1) if p <= 1 - 1/E, so all
+# others together are below 1e-17 of the sum
+_TERMS = 64
 _RATES = 16  # that are tried, in equal steps up to the largest one
 _BISECTIONS = 30  # the rate is found to 1e-9 of its largest value
 _SAFE = 1 + 1e-9  # far above the rounding of the sums
 _SMALLEST_DELTA = 1e-290  # floats end soon after
 _LARGEST_RATE = 0.99  # closer to 1, the number of frequencies to look at has no bound
+_SERIES_FROM = 16  # numbers from here on have their Stirling error by its series, to 1e-16
 
 
 @dataclass(frozen=True)
@@ -66,28 +70,28 @@ class SampleAndThreshold:
 
     @classmethod
     def for_privacy(cls, privacy: Privacy) -> "SampleAndThreshold":
-        """Choose the rate and threshold that report keys from about the lowest frequency on, threshold / rate.
+        """Choose the rate and the threshold with the lowest threshold / rate: about the frequency of detection.
 
-        Each of 16 rates has the smallest threshold that privacy allows; the one with the lowest such frequency is
-        taken. Its threshold then has the largest rate that privacy allows. Delta is checked on the safe side.
+        Each of 16 rates has the smallest threshold that privacy allows, and the best of these is taken. Its threshold
+        then has the largest rate that privacy allows. Delta is rounded up.
         """
         if privacy.delta < _SMALLEST_DELTA:
             raise InvalidValue(
                 f"delta must be at least {_SMALLEST_DELTA}, not {text(privacy.delta)}",
                 "choose a larger one",
             )
-        epsilon, delta = float(privacy.epsilon), float(privacy.delta)
+        epsilon = float(privacy.epsilon)
+        delta = float(privacy.delta)
 
-        def keeps(method: SampleAndThreshold) -> bool:
+        def is_private(method: SampleAndThreshold) -> bool:
             return method._delta(epsilon, delta) <= delta
 
-        def keeps_nearby(method: SampleAndThreshold) -> bool:
+        def is_private_nearby(method: SampleAndThreshold) -> bool:
             return _rounded_up(method._largest_nearby(epsilon, delta)) <= delta
 
-        method = _chosen(
-            epsilon, keeps_nearby
-        )  # nearly always right, and far faster with a small epsilon
-        return method if keeps(method) else _chosen(epsilon, keeps)
+        # the quick check is nearly always right, and far faster with a small epsilon
+        method = _chosen(epsilon, is_private_nearby)
+        return method if is_private(method) else _chosen(epsilon, is_private)
 
     def delta(self, epsilon: Number) -> float:
         """Return the smallest delta with which it is private for this epsilon, rounded up.
@@ -104,29 +108,37 @@ class SampleAndThreshold:
         return self._delta(float(number), math.inf)
 
     def _delta(self, epsilon: float, enough: float) -> float:
-        """The largest delta_n over all n >= t, rounded up; if it exceeds `enough`, anything above that."""
-        p, t = self.rate, self.threshold
+        """Return the largest delta_n over all n >= t, rounded up; if it exceeds `enough`, anything above that."""
         largest = self._largest_nearby(epsilon, enough)
-        if largest <= enough:
-            alpha = self._alpha(epsilon)
-            rest = (1 - p) * math.exp(-epsilon)  # 1 - alpha
-            entropy = alpha * math.log(alpha / p) - rest * epsilon  # D, of alpha to p
-            last = max(math.floor(t / alpha), t)
-            if largest > 0:  # beyond, exp(-n D) is smaller than what is known
-                last = max(last, math.ceil(-math.log(largest) / entropy))
-            step = _AT_ONCE // _TERMS
-            for n in range(t, last + 1, step):
-                block = np.arange(n, min(n + step, last + 1))
-                spent = self._spent(block, epsilon)
-                largest = max(largest, float(spent.max()))
+        if largest > enough:
+            return _rounded_up(largest)
+        last = self._last_to_look_at(epsilon, largest)
+        at_once = _AT_ONCE // _TERMS
+        for first in range(self.threshold, last + 1, at_once):
+            stop = min(first + at_once, last + 1)
+            spent = self._spent(np.arange(first, stop), epsilon)
+            largest = max(largest, float(spent.max()))
         return _rounded_up(largest)
 
+    def _last_to_look_at(self, epsilon: float, known: float) -> int:
+        """Return an n beyond which exp(-n D), and so delta_n, is smaller than a delta that is known."""
+        p = self.rate
+        alpha = self._alpha(epsilon)
+        log_rest_ratio = -epsilon  # of (1 - alpha) / (1 - p)
+        rest = (1 - p) * math.exp(-epsilon)  # 1 - alpha
+        relative_entropy = alpha * math.log(alpha / p) + rest * log_rest_ratio  # D, of alpha to p
+        last = max(math.floor(self.threshold / alpha), self.threshold)
+        if known > 0:
+            last = max(last, math.ceil(-math.log(known) / relative_entropy))
+        return last
+
     def _largest_nearby(self, epsilon: float, enough: float) -> float:
-        """The largest delta_n of a few n, where it is nearly always; if it exceeds `enough`, anything above that.
+        """Return the largest delta_n near t / alpha, where it is nearly always; if it exceeds `enough`, any above that.
 
         As n grows, c = t - 1 ceases to count, and then c = t. The largest delta_n is between the two, or close by.
         """
-        t, alpha = self.threshold, self._alpha(epsilon)
+        t = self.threshold
+        alpha = self._alpha(epsilon)
         first = max(math.floor((t - 1) / alpha), t)
         last = max(math.floor(t / alpha), t)
         [at_last] = self._spent(np.array([last]), epsilon).tolist()
@@ -136,31 +148,28 @@ class SampleAndThreshold:
         return float(nearby.max())
 
     def _alpha(self, epsilon: float) -> float:
-        """1 - (1 - p) / E, without cancellation."""
+        """Return 1 - (1 - p) / E, without cancellation."""
         p = self.rate
         return p - (1 - p) * math.expm1(-epsilon)
 
     def _spent(self, n: Ints, epsilon: float) -> Floats:
-        """delta_n for each n: the sum of B_n(c) (c - n alpha) / (n (1 - alpha)), term by term from B_n of the first."""
+        """Return delta_n for each n: the sum of B_n(c) (c - n alpha) / (n (1 - alpha)), term by term from the first."""
         p = self.rate
+        alpha = self._alpha(epsilon)
         rest = (1 - p) * math.exp(-epsilon)  # 1 - alpha
-        most_not_kept = np.ceil(n * rest).astype(np.int64)
-        first = np.maximum(n - most_not_kept + 1, self.threshold)
+        after_n_alpha = np.floor(n * alpha).astype(np.int64) + 1
+        first = np.maximum(after_n_alpha, self.threshold)
         c = first[:, None] + np.arange(_TERMS)
-        not_kept = n[:, None] - c
-        relative = not_kept / (n * rest)[:, None]
-        weight = np.maximum(1 - relative, 0)
+        excess = c - (n * alpha)[:, None]
+        weights = excess / (n * rest)[:, None]
 
-        log_kept = first * math.log(p)
-        log_not_kept = (n - first) * math.log1p(-p)
-        log_first = _log_choose(n, first) + log_kept + log_not_kept
-        first_term = np.where(first <= n, np.exp(log_first), 0.0)
+        first_term = np.exp(_log_binomial(n, first, p))
         odds = p / (1 - p)
-        left = np.maximum(not_kept[:, :-1], 0)
-        ratios = left / c[:, 1:] * odds
+        not_kept = np.maximum(n[:, None] - c[:, :-1], 0)
+        ratios = not_kept / c[:, 1:] * odds  # of B_n(c) to the one before
         factors = np.column_stack([first_term, ratios])
         probabilities = np.cumprod(factors, axis=1)
-        terms = probabilities * weight
+        terms = probabilities * weights
         return np.asarray(terms.sum(axis=1))
 
     def reported(self, frequencies: ArrayLike) -> Floats:
@@ -168,7 +177,7 @@ class SampleAndThreshold:
         return self.errors(frequencies).reported
 
     def errors(self, frequencies: ArrayLike, of: Measure | str = "frequency") -> Errors:
-        """Bias and variance of the estimate c / rate of the frequency."""
+        """Return bias and variance of the estimate c / rate of the frequency."""
         check_frequency_itself(of)
         i, back = np.unique(as_frequencies(frequencies), return_inverse=True)
         back = back.reshape(np.shape(frequencies))
@@ -178,30 +187,29 @@ class SampleAndThreshold:
         for start in range(0, len(i), at_once):
             parts.append(self._moments(i[start : start + at_once], width))
         reported, bias, variance = np.concatenate(parts, axis=1)
-        return Errors(
-            i[back], i[back].astype(np.float64), reported[back], bias[back], variance[back]
-        )
+        truth = i.astype(np.float64)
+        return Errors(i[back], truth[back], reported[back], bias[back], variance[back])
 
     def _counts_that_matter(self) -> int:
-        """The numbers of kept elements that are summed over, from 0 on, for frequencies below threshold / rate.
+        """Return how many numbers of kept elements are summed over, from 0 on, for frequencies below threshold / rate.
 
         Their mean is below the threshold; what is above it by 14 standard deviations and 80 has no weight in floats.
         """
         return self.threshold + math.ceil(14 * math.sqrt(self.threshold)) + 80
 
     def _moments(self, i: Ints, width: int) -> Floats:
-        """The reporting probability, bias and variance, as rows: from the smaller side of the threshold."""
-        p, t = self.rate, self.threshold
+        """Return the reporting probability, bias and variance, as rows: from the smaller side of the threshold."""
+        p = self.rate
+        t = self.threshold
         x = i.astype(np.float64)
-        values = np.arange(width) / p
-        low, high = np.split(self._binomial(i, width), [t], axis=1)
-        low_values, high_values = np.split(values, [t])
-        mostly_reported = _moments_by_loss(x, p, low, low_values)
-        mostly_missing = _moments_by_reports(x, high, high_values)
+        estimates = np.arange(width) / p
+        probabilities = self._binomial(i, width)
+        mostly_reported = _moments_by_loss(x, p, probabilities[:, :t], estimates[:t])
+        mostly_missing = _moments_by_reports(x, probabilities[:, t:], estimates[t:])
         return np.where(x * p >= t, mostly_reported, mostly_missing)
 
     def _binomial(self, i: Ints, width: int) -> Floats:
-        """The probability that c of i elements are kept: shape (frequency, c), for c below `width`."""
+        """Return the probability that c of i elements are kept: shape (frequency, c), for c below `width`."""
         p = self.rate
         c = np.arange(width)
         left = i[:, None] - c
@@ -215,67 +223,103 @@ class SampleAndThreshold:
         return np.asarray(np.exp(log_choose + log_kept + log_not_kept))
 
 
+def _log_binomial(n: Ints, k: Ints, p: float) -> Floats:
+    """Return ln of the probability of k among n with probability p each, for 0 < k; minus infinity for k > n.
+
+    Logarithms of factorials would cancel: those of a million are 10**7, and the probability would be off by 1e-9. With
+    Stirling's formula, and its error s(n) = ln(n!) - ln(sqrt(2 pi n) (n / e)**n), what cancels is left out:
+
+        s(n) - s(k) - s(n-k) - k ln(k / (n p)) - (n-k) ln((n-k) / (n (1-p))) - ln(2 pi k (n-k) / n) / 2
+    """
+    log_probability = np.where(k == n, n * math.log(p), -np.inf)
+    inside = k < n
+    log_probability[inside] = _log_binomial_inside(n[inside], k[inside], p)
+    return log_probability
+
+
+def _log_binomial_inside(n: Ints, k: Ints, p: float) -> Floats:
+    """Return the same for 0 < k < n."""
+    rest = n - k
+    mean = n * p
+    errors = _stirling_error(n) - _stirling_error(k) - _stirling_error(rest)
+    by_kept = k * np.log(k / mean)
+    by_rest = rest * np.log1p((mean - k) / (n - mean))
+    variance = k / n * rest
+    log_scale = np.log(2 * math.pi * variance) / 2
+    log_probability: Floats = errors - by_kept - by_rest - log_scale
+    return log_probability
+
+
+def _stirling_error(n: Ints) -> Floats:
+    """Return ln(n!) - ln(sqrt(2 pi n) (n / e)**n) for n >= 1: by Stirling's series, but for small numbers."""
+    large = np.maximum(n, _SERIES_FROM)
+    y = 1.0 / large / large
+    series = 1 / 1680 - y / 1188
+    series = 1 / 1260 - y * series
+    series = 1 / 360 - y * series
+    series = 1 / 12 - y * series
+    small = np.minimum(n, _SERIES_FROM - 1)
+    errors_of_small = np.array([_small_stirling_error(m) for m in range(1, _SERIES_FROM)])
+    return np.where(n < _SERIES_FROM, errors_of_small[small - 1], series / large)
+
+
+def _small_stirling_error(n: int) -> float:
+    log_formula = math.log(2 * math.pi * n) / 2 + n * math.log(n) - n
+    return math.log(math.factorial(n)) - log_formula
+
+
 def _rounded_up(delta: float) -> float:
     return max(delta * _SAFE, _SMALLEST_DELTA)
 
 
-def _chosen(epsilon: float, keeps: Callable[[SampleAndThreshold], bool]) -> SampleAndThreshold:
-    """The best of several rates, each with its smallest threshold, and then the largest rate for that threshold."""
+def _chosen(epsilon: float, is_private: Callable[[SampleAndThreshold], bool]) -> SampleAndThreshold:
+    """Return the best of several rates, each with its smallest threshold; with the largest rate for that threshold."""
     largest = min(-math.expm1(-epsilon), _LARGEST_RATE)
-    tried = [_lowest(largest * step / _RATES, keeps) for step in range(1, _RATES + 1)]
+    tried = [_lowest(largest * step / _RATES, is_private) for step in range(1, _RATES + 1)]
     best = min(tried, key=lambda method: method.threshold / method.rate)
-    low, high = best.rate, largest
+    low = best.rate
+    high = largest
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if keeps(SampleAndThreshold(middle, best.threshold)):
+        if is_private(SampleAndThreshold(middle, best.threshold)):
             low = middle
         else:
             high = middle
     return SampleAndThreshold(low, best.threshold)
 
 
-def _lowest(rate: float, keeps: Callable[[SampleAndThreshold], bool]) -> SampleAndThreshold:
-    """The smallest threshold that is private with this rate: by doubling, then by bisection."""
-    low, high = 0, 1
-    while not keeps(SampleAndThreshold(rate, high)):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if keeps(SampleAndThreshold(rate, middle)):
-            high = middle
-        else:
-            low = middle
-    return SampleAndThreshold(rate, high)
+def _lowest(rate: float, is_private: Callable[[SampleAndThreshold], bool]) -> SampleAndThreshold:
+    """Return the method with the smallest threshold that is private with this rate: by doubling, then by bisection."""
+
+    def is_enough(threshold: int) -> bool:
+        return is_private(SampleAndThreshold(rate, threshold))
+
+    low = 0
+    high = 1
+    while not is_enough(high):
+        low = high
+        high = 2 * high
+    return SampleAndThreshold(rate, first_integer(is_enough, low, high))
 
 
-def _moments_by_loss(x: Floats, p: float, low: Floats, values: Floats) -> Floats:
-    """The moments of keys that are mostly reported: those of c / p, less what is below the threshold."""
+def _moments_by_loss(x: Floats, p: float, low: Floats, estimates: Floats) -> Floats:
+    """Return the moments of keys that are mostly reported: those of c / p, less the part below the threshold."""
     missing = low.sum(axis=1)
-    lost = low @ values
-    # the square of an error is x**2 where it was that of the value
-    added = values * (2 * x[:, None] - values)
+    lost = low @ estimates
+    # below the threshold the estimate is 0, so the squared error is x**2 instead of (estimate - x)**2
+    added = estimates * (2 * x[:, None] - estimates)
     added_square = (low * added).sum(axis=1)
     square_of_sampling = x * (1 - p) / p
     square = square_of_sampling + added_square
     return np.array([1 - missing, -lost, square - lost**2])
 
 
-def _moments_by_reports(x: Floats, high: Floats, values: Floats) -> Floats:
-    """The moments of keys that are mostly missing: sums over what is reported."""
+def _moments_by_reports(x: Floats, high: Floats, estimates: Floats) -> Floats:
+    """Return the moments of keys that are mostly missing: sums over the reported counts."""
     reported = high.sum(axis=1)
-    mean = high @ values
-    deviation = values - mean[:, None]
+    mean = high @ estimates
+    deviation = estimates - mean[:, None]
     if_reported = (high * deviation**2).sum(axis=1)
     if_missing = (1 - reported) * mean**2
     variance = if_reported + if_missing
     return np.array([reported, mean - x, variance])
-
-
-def _log_choose(n: Ints, k: Ints) -> Floats:
-    """Ln of n over k; 0 where k > n."""
-    largest = int(max(n.max(), k.max()))
-    factors = np.maximum(np.arange(largest + 1), 1)
-    log_factorial = np.cumsum(np.log(factors))
-    rest = np.maximum(n - k, 0)
-    chosen = log_factorial[n] - log_factorial[k] - log_factorial[rest]
-    return np.where(k <= n, chosen, 0.0)
