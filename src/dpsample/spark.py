@@ -183,6 +183,8 @@ def stream(
     checkpoint  a folder for Spark's own notes, on a file system that the driver sees; it belongs to the state
     trigger     when micro-batches are read, as of Spark: ``{"availableNow": True}`` reads what is there and ends;
                 by default each begins when the one before has ended
+    drop_null   whether rows whose key is NULL are left out; otherwise they are refused
+    partitions  the number of partitions into which keys are divided; by default Spark chooses it
 
     An element whose key is not held is picked with probability 1 - exp(-tau), and then its key is held and counted.
     After a failure, call it again with the same state and checkpoint: no element counts twice, and the coins are the

@@ -74,8 +74,9 @@ class BeyondKeys:
 
         Of the three ways, the largest part and the largest errors count.
         """
-        errors = np.hypot(self.common_errors.max(axis=0), self.own_errors.max(axis=0))
-        return self.parts.max(axis=0), errors
+        common_errors = self.common_errors.max(axis=0)
+        own_errors = self.own_errors.max(axis=0)
+        return self.parts.max(axis=0), np.hypot(common_errors, own_errors)
 
     def of(self, rows: Ints, weights: Floats) -> "BeyondKeys":
         """Return the sums of the keys in these rows, multiplied by weights of at least 0."""
@@ -101,10 +102,11 @@ class BeyondKeys:
 
         Errors in common add up, and own errors add up by their squares.
         """
-        longer = float(self.parts.sum(axis=1).max())
-        common = float(self.common_errors.sum(axis=1).max())
-        own = float(np.linalg.norm(self.own_errors, axis=1).max())
-        return longer, float(np.hypot(common, own))
+        sums = self.parts.sum(axis=1)  # by each way to divide
+        common_errors = self.common_errors.sum(axis=1)
+        own_errors = np.linalg.norm(self.own_errors, axis=1)
+        error = np.hypot(common_errors.max(), own_errors.max())
+        return float(sums.max()), float(error)
 
 
 def exponential_tail(means: Floats) -> Floats:
@@ -141,11 +143,9 @@ class Clipped:
     beyond_errors: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        check_measured(
-            "the effect of clipping on an amount",
-            (self.share, *self.beyond),
-            (*self.groups, *self.beyond_errors),
-        )
+        values = (self.share, *self.beyond)
+        errors = (*self.groups, *self.beyond_errors)
+        check_measured("the effect of clipping on an amount", values, errors)
 
     @property
     def below(self) -> Beyond:
@@ -181,8 +181,10 @@ class Clipped:
         up, up_error = above.longer()
         clipped_low = values - TABLE_MARGIN * errors
         clipped_high = values + TABLE_MARGIN * errors
-        low = values - down - TABLE_MARGIN * np.hypot(errors, down_error)
-        high = values + up + TABLE_MARGIN * np.hypot(errors, up_error)
+        low_error = np.hypot(errors, down_error)
+        high_error = np.hypot(errors, up_error)
+        low = values - down - TABLE_MARGIN * low_error
+        high = values + up + TABLE_MARGIN * high_error
         return (
             self.possible(clipped_low),
             self.possible(clipped_high),

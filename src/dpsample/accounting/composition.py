@@ -71,7 +71,8 @@ def _slack_above(each: Fraction, keys: int, epsilon: Fraction, least_delta: Frac
     last = _last_positive_term(each, keys, epsilon)
     if last < 0:
         return Fraction(0)
-    digits = _DIGITS + len(str(keys)) + max(0, -math.floor(math.log10(least_delta)))
+    zeros_of_delta = max(0, -math.floor(math.log10(least_delta)))
+    digits = _DIGITS + len(str(keys)) + zeros_of_delta
     up = Context(prec=digits, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
     down = Context(prec=digits, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
     E_low, E_high = _exponential(each, down, up)
@@ -143,7 +144,8 @@ def per_key(whole: Privacy, keys: int) -> Privacy:
     candidates = [basic]
     divisions = range(1, _SHARES) if keys > 1 else range(0)
     for share in divisions:
-        delta = figures_below(whole.delta * share / (_SHARES * keys), _FIGURES)
+        part_of_delta = whole.delta * share / (_SHARES * keys)
+        delta = figures_below(part_of_delta, _FIGURES)
         slack = float(whole.delta - keys * delta)
         epsilon = _largest_epsilon(keys, float(whole.epsilon), slack)
         if epsilon > basic.epsilon:
@@ -199,7 +201,8 @@ def _largest_epsilon(keys: int, epsilon: float, slack: float) -> float:
     The terms of the slack are computed by their logarithms: ``C(k, l) E**(k-l) / (1 + E)**k``, times
     ``1 - exp(epsilon + (2 l - k) epsilon')``.
     """
-    log_ratios = np.log(np.arange(keys, 0, -1) / np.arange(1, keys + 1))
+    ratios = np.arange(keys, 0, -1) / np.arange(1, keys + 1)  # C(k, l) / C(k, l - 1)
+    log_ratios = np.log(ratios)
     log_choose = np.concatenate([[0.0], np.cumsum(log_ratios)])  # log C(k, l)
 
     def slack_of(each: float) -> float:
@@ -211,7 +214,8 @@ def _largest_epsilon(keys: int, epsilon: float, slack: float) -> float:
         log_divisor = keys * np.logaddexp(0.0, each)
         log_size = log_choose[l] + (keys - l) * each - log_divisor
         size = np.exp(log_size)
-        share = -np.expm1(epsilon + (2 * l - keys) * each)
+        log_quotient = epsilon + (2 * l - keys) * each
+        share = -np.expm1(log_quotient)
         return float((size * share).sum())
 
     low = epsilon / keys  # basic composition, which has no slack

@@ -95,11 +95,9 @@ class Counts:
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
         noise = [part.to_json() for part in self.noise]
-        form = {
-            "noise": dict(zip(self.parts, noise, strict=True)),
-            "clipped": self.clipped,
-            "groups": [list(group) for group in self.groups],
-        }
+        form: dict[str, Any] = {"noise": dict(zip(self.parts, noise, strict=True))}
+        form["clipped"] = self.clipped
+        form["groups"] = [list(group) for group in self.groups]
         if self.amounts:
             form["amounts"] = [clipped.to_json() for clipped in self.amounts]
         return form
@@ -107,13 +105,14 @@ class Counts:
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Counts":
         """Read the JSON form back."""
-        amounts = tuple(Clipped.from_json(clipped) for clipped in form.get("amounts", ()))
+        amounts = tuple(map(Clipped.from_json, form.get("amounts", ())))
         parts = count_parts(check_amounts(clipped.amount for clipped in amounts))
         if set(form["noise"]) != set(parts):
             raise InvalidValue(
                 f"the counts of this release must state the noise of {', '.join(parts)}",
                 "upgrade dpsample",
             )
-        noise = tuple(VectorNoise.from_json(form["noise"][name]) for name in parts)
+        noise_forms = [form["noise"][name] for name in parts]
+        noise = tuple(map(VectorNoise.from_json, noise_forms))
         groups = tuple((float(least), float(error)) for least, error in form["groups"])
         return cls(noise, float(form["clipped"]), groups, amounts)

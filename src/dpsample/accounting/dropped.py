@@ -69,7 +69,9 @@ class Kept:
         d = max(dropped.value, 0.0)
         error = math.nan
         if k + d:
-            error = math.hypot(d * kept.standard_error, k * dropped.standard_error) / (k + d) ** 2
+            by_kept = d * kept.standard_error
+            by_dropped = k * dropped.standard_error
+            error = math.hypot(by_kept, by_dropped) / (k + d) ** 2
         low = kept.low / (kept.low + dropped.high) if kept.low else 0.0
         high = kept.high / (kept.high + dropped.low) if kept.high else 1.0
         share = k / (k + d) if k else high

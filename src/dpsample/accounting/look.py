@@ -47,9 +47,13 @@ class UsersByKeys:
 
     def _kept_each(self, most: int) -> list[float]:
         """Return about how many keys a user of each row keeps: the middle of the row's range, or `most` if less."""
-        lowest = [1, *(edge + 1 for edge in self.EDGES[:-1])]
-        middles = [(low + high) / 2 for low, high in zip(lowest, self.EDGES, strict=True)]
-        return [min(float(most), middle) for middle in middles]
+        kept_each = []
+        lowest = 1
+        for highest in self.EDGES:
+            middle = (lowest + highest) / 2
+            kept_each.append(min(float(most), middle))
+            lowest = highest + 1
+        return kept_each
 
 
 class TrueLook(UsersByKeys):

@@ -83,8 +83,9 @@ class Losses:
         one = self._coarser(step)
         another = other._coarser(step)
         product = fmpz_poly(list(one.masses)) * fmpz_poly(list(another.masses))
+        products = map(int, product.coeffs())  # in units of 2**(-2 BITS)
         to_round_up = (1 << BITS) - 1
-        masses = tuple((int(mass) + to_round_up) >> BITS for mass in product.coeffs())
+        masses = tuple((mass + to_round_up) >> BITS for mass in products)
         infinite = one.infinite + another.infinite
         return Losses(step, one.first + another.first, masses, infinite)._shorter()
 
@@ -122,7 +123,8 @@ class Losses:
             first_factor = (ball(epsilon) - first_loss).exp()
             finite = arb(fmpz(sum(above))) - first_factor * shrunk_sum
             finite_units = max(ceiling(finite, 0), 0)
-        return min(Fraction(self.infinite + finite_units, 1 << BITS), Fraction(1))
+        units = self.infinite + finite_units
+        return min(Fraction(units, 1 << BITS), Fraction(1))
 
     def _shorter(self) -> "Losses":
         """Return an upper bound with fewer cells: the upper tail at infinity, the lower one at its largest loss.
@@ -139,7 +141,8 @@ class Losses:
         while start < end - 1 and lower_tail + self.masses[start] <= _TAIL:
             lower_tail += self.masses[start]
             start += 1
-        masses = (self.masses[start] + lower_tail, *self.masses[start + 1 : end])
+        smallest = self.masses[start] + lower_tail
+        masses = (smallest, *self.masses[start + 1 : end])
         shorter = Losses(self.step, self.first + start, masses, self.infinite + upper_tail)
         if len(masses) > _CELLS:
             return shorter._coarser(self.step - 1)
@@ -193,8 +196,10 @@ def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, 
     width = dyadic(1, step)
     E_low = dyadic(low, step).exp()
     E_high = dyadic(high, step).exp()
-    upper = (p - q * E_low) / (1 - (-width).exp())
-    lower = (q * E_high - p) / (width.exp() - 1)
+    shrink = (-width).exp()
+    grow = width.exp()
+    upper = (p - q * E_low) / (1 - shrink)
+    lower = (q * E_high - p) / (grow - 1)
     upper_mass = max(ceiling(upper, BITS), 0)
     lower_mass = max(ceiling(lower, BITS), 0)
     return [(low, lower_mass), (high, upper_mass)]

@@ -103,7 +103,9 @@ class NoiseSearch:
         """Return the numbers of all orders, or of those beside the best one so far if there is no offset."""
         if best is None or offset:
             return range(len(self.orders))
-        return range(max(best.order - 1, 0), min(best.order + 2, len(self.orders)))
+        first = max(best.order - 1, 0)
+        after = min(best.order + 2, len(self.orders))
+        return range(first, after)
 
     def _steepest(
         self, order: float, end: float, offset: int, most: int
@@ -141,7 +143,8 @@ class NoiseSearch:
             return -1.0
         if weights[0] < _TINY:
             return math.inf
-        return delta_in_floats(weights / weights.sum(), float(self.whole.epsilon), self.keys)
+        law = weights / weights.sum()
+        return delta_in_floats(law, float(self.whole.epsilon), self.keys)
 
 
 def orders_near(epsilon: float, delta: float) -> Floats:
@@ -219,10 +222,12 @@ def smooth_shape(order: float, slope: float, end: float, most: int) -> Floats | 
     steepest = math.asinh(_STEEP / (a * bend))
     u = bend * np.sinh(np.linspace(0, steepest, _POINTS))
     # D by cosh(x) = 1 + 2 sinh(x / 2)**2, which keeps its digits where u is small
-    gained = 4 * (a - 1) * np.sinh(a * u / 2) ** 2
-    lost = 4 * a * np.sinh((a - 1) * u / 2) ** 2
+    b = a - 1
+    gained = 4 * b * np.sinh(a * u / 2) ** 2
+    lost = 4 * a * np.sinh(b * u / 2) ** 2
     D = gained - lost
-    G_slope = a * (a - 1) * (np.cosh((a - 1) * u) + np.cosh(a * u))
+    sum_of_cosh = np.cosh(b * u) + np.cosh(a * u)
+    G_slope = a * b * sum_of_cosh
     cells_per_u = G_slope / (slope + D)
     x = _integral(cells_per_u, u)
     log_mass = -_integral(u * cells_per_u, u)
@@ -255,7 +260,8 @@ def quick_shape(
 
 def _integral(values: Floats, x: Floats) -> Floats:
     """Return the integral of a function up to each point x, by the trapezoidal rule."""
-    areas = (values[1:] + values[:-1]) / 2 * np.diff(x)
+    means = (values[1:] + values[:-1]) / 2
+    areas = means * np.diff(x)
     return np.concatenate([[0.0], np.cumsum(areas)])
 
 
@@ -269,15 +275,18 @@ def delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
     loss = np.log(law[1:] / law[:-1])
     # sums of products, since a dot product of long vectors starts threads, which takes longer than the product
     mean = keys * float((mass * loss).sum())
-    deviation = math.sqrt(keys * float((mass * loss**2).sum()))
-    span = max(mean + _DEVIATIONS * deviation, 2 * epsilon) + float(np.abs(loss).max())
+    variance = keys * float((mass * loss**2).sum())
+    deviation = math.sqrt(variance)
+    largest_loss = float(np.abs(loss).max())
+    span = max(mean + _DEVIATIONS * deviation, 2 * epsilon) + largest_loss
     width = 2 * span / _BINS
     cells = _on_a_grid(mass, loss, width)
     losses = np.fft.fftfreq(_BINS, 1 / _BINS) * width
 
     def log_chernoff_bound(tilt: float) -> float:
         """Return the logarithm of Chernoff's bound of the probability that the loss exceeds epsilon."""
-        log_moment = math.log((mass * np.exp(tilt * loss)).sum())
+        moment = (mass * np.exp(tilt * loss)).sum()
+        log_moment = math.log(moment)
         return keys * log_moment - tilt * epsilon
 
     # the largest tilt is the one that would move the mean of a normal law to epsilon
@@ -293,7 +302,8 @@ def delta_in_floats(law: Floats, epsilon: float, keys: int) -> float:
 
     is_above = losses > epsilon
     above = losses[is_above]
-    untilted = composed[is_above] * np.exp(keys * math.log(scale) - tilt * above)
+    log_tilted_by = keys * math.log(scale) - tilt * above
+    untilted = composed[is_above] * np.exp(log_tilted_by)
     finite = untilted * -np.expm1(epsilon - above)
     return float(keys * law[0] + finite.sum())
 
@@ -305,7 +315,9 @@ def _on_a_grid(mass: Floats, loss: Floats, width: float) -> Floats:
     """
     place = np.floor(loss / width)
     below_loss = (place - loss / width) * width
-    upper = mass * -np.expm1(below_loss) / -math.expm1(-width)
+    part = -np.expm1(below_loss)
+    whole = -math.expm1(-width)
+    upper = mass * part / whole
     lower = mass - upper
     cell = place.astype(np.int64)
     above = np.bincount((cell + 1) % _BINS, upper, _BINS)

@@ -46,7 +46,8 @@ class RenyiCurve:
     divergences: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        if len(self.divergences) != len(ORDERS) or self.delta < 0 or min(self.divergences) < 0:
+        has_all_orders = len(self.divergences) == len(ORDERS)
+        if not has_all_orders or self.delta < 0 or min(self.divergences) < 0:
             raise InvalidValue(
                 f"a Rényi curve must have a delta and {len(ORDERS)} divergences, none of them negative",
                 "get it again from where it was written",
@@ -151,15 +152,19 @@ class RenyiCurve:
                 f"delta must be above {text(self.delta)}, which is set aside, not {text(delta)}",
                 "choose a larger delta",
             )
-        return min(
-            (divergence + conversion(order, left), order)
-            for divergence, order in zip(self.divergences, ORDERS, strict=True)
-        )
+        epsilons = []
+        for order, divergence in zip(ORDERS, self.divergences, strict=True):
+            epsilon = divergence + conversion(order, left)
+            epsilons.append((epsilon, order))
+        return min(epsilons)
 
     def __str__(self) -> str:
         by_order = dict(zip(ORDERS, self.divergences, strict=True))
-        parts = [f"{float(by_order[Fraction(n)]):.4g} at order {n}" for n in _SHOWN_ORDERS]
-        divergences = ", ".join(parts)
+        shown = []
+        for order in _SHOWN_ORDERS:
+            divergence = float(by_order[Fraction(order)])
+            shown.append(f"{divergence:.4g} at order {order}")
+        divergences = ", ".join(shown)
         return f"Rényi divergence at most {divergences}; delta {float(self.delta):.4g} is set aside"
 
     def to_json(self) -> dict[str, Any]:

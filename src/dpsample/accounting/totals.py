@@ -84,8 +84,9 @@ class Total:
         extends by the least m for which that is at most 1 - level.
         """
         step = self._step
-        log_tail = math.log((1 - check_level(level)) * (1 + math.exp(-step)) / 2)
-        exponent = math.ceil(-log_tail / step * (1 + 1e-12))  # 1e-12 makes up for rounding
+        miss = 1 - check_level(level)
+        tail = miss * (1 + math.exp(-step)) / 2
+        exponent = math.ceil(-math.log(tail) / step * (1 + 1e-12))  # 1e-12 makes up for rounding
         m = max(0, exponent - 1) * self.unit
         value = Fraction(self.value)
         low = max(value - m, Fraction(0))
@@ -109,7 +110,8 @@ class Total:
         """
         step = self._step
         root = math.sqrt(2 * math.exp(-step))
-        error = float(self.unit) * root / -math.expm1(-step)
+        one_minus_a = -math.expm1(-step)
+        error = float(self.unit) * root / one_minus_a
         low, high = self.interval(level)
         return Estimate(float(self.value), error, float(low), float(high), level)
 
@@ -284,7 +286,8 @@ class SampleSize:
             powers = frequencies.astype(np.float64) ** float(self.power)
             near = np.minimum(powers * _UNIT, _LARGEST_FLOAT)
         error = near * _FLOAT_ERROR
-        is_clear = (np.floor(near - error) == np.floor(near + error)) & (near < _LARGEST_FLOAT)
+        same_integer = np.floor(near - error) == np.floor(near + error)
+        is_clear = same_integer & (near < _LARGEST_FLOAT)
         units = [int(number) for number in np.floor(near).tolist()]
         for at in np.flatnonzero(~is_clear).tolist():
             units[at] = self._rounded(int(frequencies[at]))

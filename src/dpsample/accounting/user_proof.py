@@ -34,10 +34,11 @@ class UsersCertificate:
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as JSON."""
+        stages = [str(stage) for stage in self.stages]
         return {
             "discovery": self.discovery.to_json(),
             "each": self.each.to_json(),
-            "stages": [str(stage) for stage in self.stages],
+            "stages": stages,
             "whole": self.whole.to_json(),
             "delta_found": f"{float(self.delta):.17g}",
         }

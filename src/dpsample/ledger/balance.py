@@ -125,9 +125,12 @@ class Ledger:
         if self.account is None or not self.charged:
             return None
         last = self.charged[-1].charge
-        allowed = [self.rule.more(self.charges(part), last) for part in self._parts_of(last)]
-        limited = [number for number in allowed if number is not None]
-        return min(limited, default=None)
+        limits = []
+        for part in self._parts_of(last):
+            allowed = self.rule.more(self.charges(part), last)
+            if allowed is not None:
+                limits.append(allowed)
+        return min(limits, default=None)
 
     def _parts_of(self, charge: Charge) -> tuple[str | None, ...]:
         """Return the parts that a release counts for; None stands for any part without releases."""
@@ -138,7 +141,8 @@ class Ledger:
         """Refuse a release that the budget does not allow, or whose sample was released before."""
         self._require_unit(charge)
         for part in self._parts_of(charge):
-            self.rule.require(self._name_of(part), self.charges(part), charge)
+            name = self._name_of(part)
+            self.rule.require(name, self.charges(part), charge)
         self._require_new_sample(charge)
 
     def _require_unit(self, charge: Charge) -> None:
@@ -178,23 +182,21 @@ class Ledger:
     def to_json(self) -> dict[str, Any]:
         """Return what the ledger states, and what is spent in all."""
         epsilon, delta, rule = self.spent
-        spent = {
-            "epsilon": text(epsilon),
-            "delta": text(delta),
-            "rule": rule,
-            "part": self.largest_part,
-        }
+        spent = {"epsilon": text(epsilon), "delta": text(delta), "rule": rule}
+        each = None if self.each is None else self.each.to_json()
+        account = None if self.account is None else self.account.to_json()
+        entries = [entry.to_json() for entry in self.entries]
         return {
             "dataset": self.dataset,
             "budget": self.budget.to_json(),
             "unit": self.unit,
             "protects": self.protects,
-            "each": None if self.each is None else self.each.to_json(),
-            "account": None if self.account is None else self.account.to_json(),
+            "each": each,
+            "account": account,
             "parts": self.parts,
             "releases_allowed": self.releases,
-            "entries": [entry.to_json() for entry in self.entries],
-            "spent": spent,
+            "entries": entries,
+            "spent": {**spent, "part": self.largest_part},
             "more_like_the_last": self.more,
             "head": self.head,
         }

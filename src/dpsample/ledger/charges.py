@@ -59,15 +59,17 @@ class Charge:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a ledger's line, without those of later versions that are not stated."""
+        keys = None if self.keys is None else list(self.keys)
+        scheme = None if self.scheme is None else dict(self.scheme)
         form: dict[str, Any] = {
             "spent": self.privacy.to_json(),
             "unit": self.unit,
             "release": self.release,
             "source": self.source,
-            "keys": None if self.keys is None else list(self.keys),
+            "keys": keys,
             "user": self.user,
             "max_keys_per_user": self.max_keys,
-            "scheme": None if self.scheme is None else dict(self.scheme),
+            "scheme": scheme,
             "sample": self.sample,
         }
         if self.part is not None:

@@ -248,18 +248,15 @@ def _read(target: Path) -> tuple[bytes, Ledger]:
 def _begun(form: Mapping[str, Any]) -> Ledger:
     """Return the ledger that a first line begins, without entries."""
     budget = Privacy.from_json(form["budget"])
-    each = form["each"]
+    each = Privacy.from_json(form["each"]) if form["each"] else None
+    account = None
+    if "account" in form:
+        account = RenyiBudget.from_json(form["account"], budget)
     parts = form.get("parts")
     if parts is not None:
         _check_name(parts, "parts", "day")
-    return Ledger(
-        form["dataset"],
-        budget,
-        form["unit"],
-        each=Privacy.from_json(each) if each else None,
-        account=RenyiBudget.from_json(form["account"], budget) if "account" in form else None,
-        parts=parts,
-    )
+    ledger = Ledger(form["dataset"], budget, form["unit"], each)
+    return replace(ledger, account=account, parts=parts)
 
 
 def _reserved(target: Path, charge: Charge) -> tuple[bytes, str]:
