@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsample.errors import InvalidValue
+from dpsample.exact import text
 from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -251,11 +252,9 @@ def distinct_pairs(users: ArrayLike, keys: ArrayLike, number: int) -> tuple[Ints
     user, key = (_codes(values, name) for values, name in ((users, "users"), (keys, "keys")))
     _check_count(number, "the number of keys")
     if user.shape != key.shape:
-        raise InvalidValue(
-            "each pair has one user and one key", "arrays of different lengths", "give two columns of one table"
-        )
+        raise InvalidValue("users and keys must be arrays of the same length", "give two columns of one table")
     if key.size and not 0 <= key.min() <= key.max() < number:
-        raise InvalidValue("key codes are from 0 to the number of keys less 1", "another", "number the keys from 0 on")
+        raise InvalidValue("key codes must be from 0 to the number of keys less 1", "number the keys from 0 on")
     order = np.lexsort((key, user))
     user, key = user[order], key[order]
     other_user = np.diff(user) != 0
@@ -326,8 +325,7 @@ def _codes(values: ArrayLike, name: str) -> Ints:
     codes = np.asarray(values)
     if codes.ndim != 1 or (codes.size and codes.dtype.kind not in "iu"):
         raise InvalidValue(
-            f"{name} are a one-dimensional array of integers",
-            f"{codes.ndim} dimensions of type {codes.dtype}",
+            f"{name} must be an array of integers with one dimension, not with {codes.ndim} of {codes.dtype}",
             "number them, for example with numpy.unique(..., return_inverse=True)",
         )
     return codes.astype(np.int64)
@@ -337,15 +335,16 @@ def _check_setting(privacy: Privacy, cap: int) -> None:
     _check_count(cap, "the cap on the keys of a user")
     if privacy.epsilon > _MOST_EPSILON:
         raise InvalidValue(
-            f"epsilon is at most {_MOST_EPSILON} in a baseline of floats", str(privacy), "choose a smaller one"
+            f"epsilon must be at most {_MOST_EPSILON} in a baseline of floats, not {text(privacy.epsilon)}",
+            "choose a smaller one",
         )
 
 
 def _check_count(value: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidValue(f"{name} is an integer of at least 1", repr(value), "give a larger one")
+        raise InvalidValue(f"{name} must be an integer of at least 1, not {value!r}", "give a larger one")
 
 
 def _check_size(value: float, name: str, above: float) -> None:
     if not above < value < math.inf:
-        raise InvalidValue(f"{name} is a finite number above {above}", repr(value), "give a larger one")
+        raise InvalidValue(f"{name} must be a finite number above {above}, not {value!r}", "give a larger one")

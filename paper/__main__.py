@@ -44,7 +44,7 @@ def _own(path: str, key: str) -> dict[int, int]:
     """Count how many keys of the user's file have each frequency. The result is as private as the file."""
     counted = count_frequencies(path, key)
     if not counted.total:
-        raise InvalidValue("data to draw must have elements", "none", "give another file")
+        raise InvalidValue(f"{path!r} has no elements to draw", "give another file")
     return dict(zip(counted.values.tolist(), counted.keys.tolist(), strict=True))
 
 

@@ -38,10 +38,10 @@ def build(
     report = progress or (lambda stage, done, total: None)
     unknown = [name for name in figures if name not in FIGURES]
     if unknown:
-        raise InvalidValue(f"figures are {', '.join(FIGURES)}", ", ".join(map(repr, unknown)), "name one of them")
+        raise InvalidValue(f"{unknown[0]!r} is no figure", f"name one of {', '.join(FIGURES)}")
     chosen = [figure for name, figure in FIGURES.items() if not figures or name in figures]
     if own and not any(figure.needs_data for figure in chosen):
-        raise InvalidValue("own data go with a figure of real data", f"{chosen[0].name!r}", "draw real or real-sampled")
+        raise InvalidValue(f"your data cannot be drawn in the figure {chosen[0].name!r}", "draw real or real-sampled")
     check_drawing()
     with atomic_folder(output, MARK, force, private=own is not None) as folder:
         sets, note = _data(chosen, quick, own, report)

@@ -118,7 +118,7 @@ def test_json_and_repr_round_trip_exactly(epsilon: Fraction, delta: Fraction | f
     ids=repr,
 )
 def test_json_with_other_fields_is_refused(form: Any) -> None:
-    with refused("the JSON form of Privacy has the fields epsilon and delta"):
+    with refused("the JSON form of Privacy must have the fields epsilon and delta"):
         Privacy.from_json(form)
 
 

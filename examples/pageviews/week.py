@@ -224,7 +224,7 @@ def run(world: World, folder: Path, show: Show) -> dict[str, Quality]:
     """Generate the week, release it day by day, compare, and keep everything in a folder."""
     check_drawing()
     if folder.exists():
-        raise InvalidValue("results go to a new folder", f"that {str(folder)!r} exists", "remove it, or use --output")
+        raise InvalidValue(f"the folder {str(folder)!r} for the results exists already", "remove it, or use --output")
     folder.mkdir(parents=True)
     stated = Privacy(ZCDP.epsilon, ZCDP.delta)
     ledgers = [folder / "zcdp.ledger", folder / "stated.ledger"]

@@ -133,6 +133,7 @@ _HOMES = {
 if not TYPE_CHECKING:  # checkers of types look at the imports above
 
     def __getattr__(name: str) -> Any:
+        """Load a public name when it is first used."""
         if name not in _HOMES:
             raise AttributeError(f"module 'dpsample' has no attribute {name!r}")
         value = getattr(import_module(_HOMES[name]), name)
@@ -141,6 +142,7 @@ if not TYPE_CHECKING:  # checkers of types look at the imports above
 
 
 def __dir__() -> list[str]:
+    """Return all names, also those that are not loaded yet."""
     return sorted([*globals(), *_HOMES])
 
 

@@ -12,7 +12,8 @@ from flint import arb, ctx, fmpz
 
 from dpsample.exact import rounded_up
 
-_PRECISION = 256  # bits of a midpoint
+# Bits of a midpoint: twice those of the integers over 2**128 that are proved, so that rounding decides nothing.
+_PRECISION = 256
 
 
 @contextmanager
@@ -23,9 +24,11 @@ def precision(bits: int = _PRECISION) -> Iterator[None]:
 
 
 def ball(x: Fraction | int) -> arb:
-    """Enclose a fraction."""
-    x = Fraction(x)
-    return arb(fmpz(x.numerator)) / arb(fmpz(x.denominator))
+    """Return a ball that encloses a fraction."""
+    exact = Fraction(x)
+    numerator = arb(fmpz(exact.numerator))
+    denominator = arb(fmpz(exact.denominator))
+    return numerator / denominator
 
 
 def dyadic(n: int, bits: int) -> arb:
@@ -34,31 +37,37 @@ def dyadic(n: int, bits: int) -> arb:
 
 
 def ceiling(x: arb, bits: int) -> int:
-    """Return an integer that is proved to be at least 2**bits x."""
+    """Return an integer that is proved to be at least ``2**bits * x``."""
     return _scaled(x.upper(), bits, up=True)
 
 
 def floor(x: arb, bits: int) -> int:
-    """Return an integer that is proved to be at most 2**bits x."""
+    """Return an integer that is proved to be at most ``2**bits * x``."""
     return _scaled(x.lower(), bits, up=False)
 
 
 def figures_above(x: arb, figures: int = 9) -> Fraction:
-    """Round the upper bound of a number up to this many decimal figures; 0 if that is not positive.
+    """Return the upper bound of a number, rounded up to this many decimal figures; 0 if the bound is not positive.
 
     >>> with precision():
     ...     figures_above(ball(Fraction(2, 3)), 3)
     Fraction(667, 1000)
     """
-    value = Fraction(_scaled(x.upper(), _PRECISION, up=True), 1 << _PRECISION)
-    return rounded_up(value, figures) if value > 0 else Fraction(0)
+    units = _scaled(x.upper(), _PRECISION, up=True)
+    if units <= 0:
+        return Fraction(0)
+    return rounded_up(Fraction(units, 1 << _PRECISION), figures)
 
 
 def _scaled(x: arb, bits: int, up: bool) -> int:
+    """Return ``2**bits * x`` as an integer, rounded up or down; x must be one number, with radius 0."""
     if not x.is_finite():
         raise OverflowError("a bound must be finite")
-    mantissa, exponent = (int(part) for part in x.man_exp())
-    shift = exponent + bits
+    mantissa_part, exponent_part = x.man_exp()  # x = mantissa * 2**exponent
+    mantissa = int(mantissa_part)
+    shift = int(exponent_part) + bits
     if shift >= 0:
         return mantissa << shift
-    return -(-mantissa >> -shift) if up else mantissa >> -shift
+    if up:
+        return -(-mantissa >> -shift)
+    return mantissa >> -shift

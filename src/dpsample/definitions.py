@@ -26,30 +26,37 @@ from dpsample.balls import ball, figures_above, floor, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, figures_below, rounded_up, text, unit_of_figures
 
-LEAST_EPSILON = Fraction(
-    1, 10**12
-)  # less, and the integers of a scheme hardly tell exp(epsilon) from 1
-_LEAST, _MOST = (
-    LEAST_EPSILON,
-    Fraction(10**6),
-)  # of rho and mu: beyond, no scheme can be made, or nothing is private
-_FIGURES = 9  # of what is stated
-_COST_FIGURES = (
-    18  # of what is added up: a billion costs add up with the precision of what is stated
-)
-_STEPS = 100  # of a bisection: a hundred bits, far beyond the figures that are stated
+# With a smaller epsilon, the integers of a scheme hardly tell exp(epsilon) from 1.
+LEAST_EPSILON = Fraction(1, 10**12)
+# The range of rho and mu. Below it no scheme can be made; above it nothing is private.
+_LEAST = LEAST_EPSILON
+_MOST = Fraction(10**6)
+# Figures of epsilon, rho and mu in terms and certificates: more than anybody reads, and still short.
+_FIGURES = 9
+# Figures of costs that are added up. A billion costs then have a sum that is right to `_FIGURES` figures.
+_COST_FIGURES = 18
+# Steps of a bisection. A hundred halvings leave an interval far smaller than `_FIGURES` figures can show.
+_STEPS = 100
+# Bits of ball arithmetic: far beyond `_COST_FIGURES`, so that bounds are nearly equal to the true values.
 _BITS = 256
 
 
 @dataclass(frozen=True)
 class Definition(ABC):
-    """A definition of privacy with one parameter. Its amount, a function of that, adds up exactly over mechanisms."""
+    """A definition of privacy with one parameter, from which follows an amount that adds up exactly over mechanisms.
 
-    value: Fraction  # rho or mu
+    value          the parameter: rho or mu
+    name           the name in JSON
+    written        the name in prose
+    symbol         the name of the parameter
+    amount_symbol  the name of the amount: rho or mu**2
+    """
+
+    value: Fraction
     name: ClassVar[str]
-    written: ClassVar[str]  # the name in prose
+    written: ClassVar[str]
     symbol: ClassVar[str]
-    amount_symbol: ClassVar[str]  # of what adds up
+    amount_symbol: ClassVar[str]
 
     def __init__(self, value: Number) -> None:
         object.__setattr__(self, "value", _positive(value, self.symbol))
@@ -57,7 +64,7 @@ class Definition(ABC):
     @property
     @abstractmethod
     def amount(self) -> Fraction:
-        """What adds up over mechanisms: rho, or mu**2."""
+        """The amount that adds up over mechanisms: rho, or mu**2."""
 
     @property
     @abstractmethod
@@ -66,33 +73,33 @@ class Definition(ABC):
 
     @abstractmethod
     def epsilon(self, delta: Fraction) -> Fraction:
-        """Return the smallest epsilon that follows at this delta, rounded up."""
+        """Return the smallest epsilon that this definition implies at a delta, rounded up."""
 
     @abstractmethod
     def pure(self, share: Fraction = Fraction(1)) -> Fraction:
-        """Return the largest epsilon, rounded down, of a mechanism without a delta that may spend this share."""
+        """Return the largest epsilon, rounded down, of a mechanism with delta = 0 that may spend this share."""
 
     @abstractmethod
     def allows(self, epsilon: Fraction, times: int = 1) -> bool:
-        """Whether this number of mechanisms of this epsilon, without a delta, is proved to spend no more together."""
+        """Whether `times` mechanisms of this epsilon, each with delta = 0, are proved to satisfy this definition."""
 
     @staticmethod
     @abstractmethod
     def cost(epsilon: Fraction) -> Fraction:
-        """Return the amount that a mechanism of this epsilon without a delta spends, rounded up."""
+        """Return the amount that a mechanism of this epsilon, with delta = 0, spends at most, rounded up."""
 
     @classmethod
     @abstractmethod
     def _of_amount_below(cls, amount: Fraction) -> Self:
-        """The definition of this amount, rounded down."""
+        """Return the definition with this amount, its parameter rounded down."""
 
     @classmethod
     @abstractmethod
     def _of_amount_above(cls, amount: Fraction) -> Self:
-        """The definition of this amount, rounded up."""
+        """Return the definition with this amount, its parameter rounded up."""
 
     def less(self, epsilons: Iterable[Fraction]) -> Self:
-        """Return what mechanisms of these epsilons leave, rounded down."""
+        """Return the definition that is left after mechanisms of these epsilons, each with delta = 0, rounded down."""
         spent = sum(map(self.cost, epsilons), Fraction(0))
         if not spent:
             return self
@@ -100,17 +107,20 @@ class Definition(ABC):
             raise InvalidValue(
                 "totals must leave some of the privacy for the keys", "choose smaller shares"
             )
-        return self._of_amount_below(figures_below(self.amount - spent, _FIGURES))
+        left = figures_below(self.amount - spent, _FIGURES)
+        return self._of_amount_below(left)
 
     @classmethod
     def implied(cls, epsilons: Iterable[Fraction]) -> Self:
-        """Return what mechanisms of these epsilons have together, rounded up."""
-        return cls._of_amount_above(sum(map(cls.cost, epsilons), Fraction(0)))
+        """Return the definition that mechanisms of these epsilons, each with delta = 0, have together, rounded up."""
+        spent = sum(map(cls.cost, epsilons), Fraction(0))
+        return cls._of_amount_above(spent)
 
     @classmethod
     def cost_in_words(cls, epsilon: Fraction) -> str:
-        """State what a mechanism of this epsilon without a delta costs."""
-        return f"{cls.amount_symbol} {float(cls.cost(epsilon)):.9g}"
+        """Return the cost of a mechanism of this epsilon, with delta = 0, such as "rho 0.005"."""
+        cost = float(cls.cost(epsilon))
+        return f"{cls.amount_symbol} {cost:.9g}"
 
     def __str__(self) -> str:
         return f"{self.written} with {self.symbol} {text(self.value)}"
@@ -124,7 +134,10 @@ class Zcdp(Definition):
     (2.14193893, 0.450974724)
     """
 
-    name, written, symbol, amount_symbol = "zcdp", "zCDP", "rho", "rho"
+    name = "zcdp"
+    written = "zCDP"
+    symbol = "rho"
+    amount_symbol = "rho"
 
     @property
     def amount(self) -> Fraction:  # noqa: D102
@@ -135,7 +148,7 @@ class Zcdp(Definition):
         return 1 / (2 * self.value)
 
     def epsilon(self, delta: Fraction) -> Fraction:
-        """Return the smallest epsilon that follows at this delta, at the best order of the conversion, rounded up."""
+        """Return the smallest epsilon at this delta, by `added_by_conversion` at the best order, rounded up."""
         return _zcdp_epsilon(self.value, delta)
 
     def pure(self, share: Fraction = Fraction(1)) -> Fraction:  # noqa: D102
@@ -167,7 +180,10 @@ class Gdp(Definition):
     (2.25408466, 0.400077689)
     """
 
-    name, written, symbol, amount_symbol = "gdp", "GDP", "mu", "mu**2"
+    name = "gdp"
+    written = "GDP"
+    symbol = "mu"
+    amount_symbol = "mu**2"
 
     @property
     def amount(self) -> Fraction:  # noqa: D102
@@ -182,18 +198,21 @@ class Gdp(Definition):
         return _gdp_epsilon(self.value, delta)
 
     def pure(self, share: Fraction = Fraction(1)) -> Fraction:
-        """Return the largest epsilon, rounded down, of a mechanism without a delta that may spend this share of mu**2.
+        """Return the largest epsilon, rounded down, of a mechanism with delta = 0 that may spend this share of mu**2.
 
         ``epsilon = ln(Phi(mu / 2) / Phi(-mu / 2))``
         """
         with precision(_BITS):
-            half = ball(self.amount * share).sqrt() / 2
-            bound = (_normal(half) / _normal(-half)).log()
-            return figures_below(Fraction(floor(bound, _BITS), 1 << _BITS), _FIGURES)
+            mu = ball(self.amount * share).sqrt()
+            half = mu / 2
+            epsilon = (_normal(half) / _normal(-half)).log()
+            lower_bound = Fraction(floor(epsilon, _BITS), 1 << _BITS)
+            return figures_below(lower_bound, _FIGURES)
 
     def allows(self, epsilon: Fraction, times: int = 1) -> bool:  # noqa: D102
         with precision(_BITS):
-            return _covers(ball(self.amount / times).sqrt(), epsilon)
+            mu_of_each = ball(self.amount / times).sqrt()
+            return _covers(mu_of_each, epsilon)
 
     @staticmethod
     def cost(epsilon: Fraction) -> Fraction:  # noqa: D102
@@ -202,8 +221,9 @@ class Gdp(Definition):
     @classmethod
     def _of_amount_below(cls, amount: Fraction) -> "Gdp":
         scale = 10**60  # far more digits than are kept
-        root = Fraction(math.isqrt(int(amount * scale**2)), scale)
-        return cls(figures_below(root, _FIGURES))
+        root = math.isqrt(int(amount * scale**2))
+        mu = Fraction(root, scale)
+        return cls(figures_below(mu, _FIGURES))
 
     @classmethod
     def _of_amount_above(cls, amount: Fraction) -> "Gdp":
@@ -211,13 +231,11 @@ class Gdp(Definition):
             return cls(figures_above(ball(amount).sqrt(), _FIGURES))
 
 
-DEFINITIONS: dict[str, type[Zcdp] | type[Gdp]] = {
-    definition.name: definition for definition in (Zcdp, Gdp)
-}
+DEFINITIONS: dict[str, type[Zcdp] | type[Gdp]] = {"zcdp": Zcdp, "gdp": Gdp}
 
 
 def added_by_conversion(order: arb, delta: arb) -> arb:
-    """Return what the conversion to (epsilon, delta) adds to a Rényi divergence of this order.
+    """Return the number that, added to a Rényi divergence of this order, is an epsilon that holds with this delta.
 
     ``ln(1 - 1/alpha) - (ln(delta) + ln(alpha)) / (alpha - 1)`` (Canonne, Kamath and Steinke, 2020).
     """
@@ -237,46 +255,59 @@ def gaussian_delta(epsilon: arb, mu: arb) -> arb:
 
 @lru_cache(maxsize=256)
 def _zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon at the best order: its derivative is 0 where ``rho (alpha - 1)**2 = -ln(delta alpha)``, once."""
+    """Return the epsilon of rho-zCDP at the best order alpha, rounded up.
+
+    The epsilon at order alpha is ``rho alpha + added_by_conversion(alpha, delta)``. Its derivative is 0 where
+    ``rho (alpha - 1)**2 + ln(delta alpha) = 0``. The left side increases with alpha, so there is one such order, which
+    is found by bisection. A slightly different order gives a slightly larger epsilon, which holds as well.
+    """
     with precision(_BITS):
-        slope = ball(rho)
-        at_most = ball(delta)
-        # alpha - 1 by bisection, in ball arithmetic, which is the same on every machine
+        rho_ball = ball(rho)
+        delta_ball = ball(delta)
+        # the bisection is of alpha - 1, in ball arithmetic, which is the same on every machine
         low = Fraction(0)
         high = Fraction(2 * math.sqrt(-math.log(delta) / rho))
         for _ in range(_STEPS):
             middle = (low + high) / 2
             alpha = 1 + ball(middle)
-            beyond = slope * ball(middle) ** 2 + (at_most * alpha).log() > 0
-            if beyond:
+            derivative_is_positive = rho_ball * ball(middle) ** 2 + (delta_ball * alpha).log() > 0
+            if derivative_is_positive:
                 high = middle
             else:
                 low = middle
         alpha = 1 + ball(high)
-        epsilon = slope * alpha + added_by_conversion(alpha, at_most)
+        epsilon = rho_ball * alpha + added_by_conversion(alpha, delta_ball)
         return max(figures_above(epsilon, _FIGURES), LEAST_EPSILON)
 
 
 @lru_cache(maxsize=256)
 def _zcdp_pure(rho: Fraction) -> Fraction:
+    """Return the largest epsilon of a mechanism with delta = 0 that is proved to have rho-zCDP, rounded down."""
     with precision(_BITS):
-        most = ball(rho)
-        return _largest(
-            lambda epsilon: bool(_zcdp_cost(epsilon) <= most), Fraction(math.sqrt(2 * rho))
-        )
+        allowed = ball(rho)
+
+        def is_allowed(epsilon: Fraction) -> bool:
+            return bool(_zcdp_cost(epsilon) <= allowed)
+
+        for_small_epsilon = Fraction(math.sqrt(2 * rho))  # tanh(x) is about x
+        return _largest(is_allowed, for_small_epsilon)
 
 
 def _zcdp_cost(epsilon: Fraction) -> arb:
-    return ball(epsilon) * (ball(epsilon) / 2).tanh()
+    """Return ``epsilon tanh(epsilon / 2)``: the rho of the worst mechanism of this epsilon, randomized response."""
+    exact_epsilon = ball(epsilon)
+    return exact_epsilon * (exact_epsilon / 2).tanh()
 
 
 @lru_cache(maxsize=256)
 def _gdp_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
+    """Return the smallest epsilon at which the delta of mu-GDP is at most this one, rounded up."""
     with precision(_BITS):
-        deviation, most = ball(mu), ball(delta)
+        mu_ball = ball(mu)
+        most_delta = ball(delta)
 
         def is_enough(epsilon: Fraction) -> bool:
-            return bool(gaussian_delta(ball(epsilon), deviation) <= most)
+            return bool(gaussian_delta(ball(epsilon), mu_ball) <= most_delta)
 
         by_chernoff = mu**2 / 2 + mu * Fraction(math.sqrt(-2 * math.log(delta)))
         return _smallest(is_enough, by_chernoff, _FIGURES)
@@ -284,24 +315,36 @@ def _gdp_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def _gdp_cost(epsilon: Fraction) -> Fraction:
+    """Return the mu**2 of the smallest GDP that every mechanism of this epsilon, with delta = 0, has, rounded up."""
+
+    def is_enough(mu: Fraction) -> bool:
+        return _covers(ball(mu), epsilon)
+
     guess = min(epsilon, Fraction(3)) * 2
     with precision(_BITS):
-        mu = _smallest(lambda mu: _covers(ball(mu), epsilon), guess, _COST_FIGURES)
+        mu = _smallest(is_enough, guess, _COST_FIGURES)
     return rounded_up(mu**2, _COST_FIGURES)
 
 
 def _covers(mu: arb, epsilon: Fraction) -> bool:
-    """Whether GDP of mu allows every mechanism of this epsilon: Phi(-mu / 2) is at most 1 / (1 + exp(epsilon))."""
+    """Whether every mechanism of this epsilon, with delta = 0, is proved to have mu-GDP.
+
+    It has if ``Phi(-mu / 2) (1 + exp(epsilon)) <= 1`` (docs/budget.md).
+    """
     return bool(_normal(-mu / 2) * (1 + ball(epsilon).exp()) <= 1)
 
 
 def _normal(x: arb) -> arb:
-    """Phi(x), with a small relative error also where it is small."""
+    """Return Phi(x), the standard normal distribution function, with a small relative error also where it is small."""
     return (-x / arb(2).sqrt()).erfc() / 2
 
 
 def _smallest(holds: Callable[[Fraction], bool], guess: Fraction, figures: int) -> Fraction:
-    """The smallest number of this many figures from which on a statement is proved; at least `LEAST_EPSILON`."""
+    """Return the smallest number, written with `figures` figures, at which a statement is proved.
+
+    The result is at least `LEAST_EPSILON`. If the statement holds for a number, it holds for every larger one. The
+    search begins at `guess`.
+    """
     high = guess
     while not holds(high):
         high *= 2
@@ -323,7 +366,10 @@ def _smallest(holds: Callable[[Fraction], bool], guess: Fraction, figures: int) 
 
 
 def _largest(holds: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
-    """The largest number of `_FIGURES` figures up to which a statement is proved."""
+    """Return the largest number, written with `_FIGURES` figures, for which a statement is proved.
+
+    If the statement holds for a number, it holds for every smaller one. The search begins at `guess`.
+    """
     low = guess
     while not holds(low):
         low /= 2
@@ -343,6 +389,7 @@ def _largest(holds: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
 
 
 def _positive(value: Any, symbol: str) -> Fraction:
+    """Return the exact value of rho or mu, after checking its range."""
     number = exact(value, symbol)
     if not _LEAST <= number <= _MOST:
         raise InvalidValue(

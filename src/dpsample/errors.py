@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 _T = TypeVar("_T")
+# the name of an argument in backticks, or a name with a value
 _ARGUMENT = re.compile(r"`(\w+(?:=[^`]*)?)`")
 
 
@@ -30,14 +31,12 @@ class DpsampleError(Exception):
 
 
 class _Refusal(DpsampleError):  # noqa: N818
-    """What is wrong, and what to do about it: one or two plain sentences.
+    """An error that states a problem and, unless that says it all, what to do about it.
 
-    `marked` is the message with arguments in backticks.
+    `marked` is the message with the names of arguments in backticks.
     """
 
-    def __init__(self, problem: str, remedy: str = "", older: str = "") -> None:
-        if older:  # three parts, as messages were once written: rule, finding, remedy
-            problem, remedy = f"{problem}; found {remedy}", older
+    def __init__(self, problem: str, remedy: str = "") -> None:
         self.marked = f"{problem}; {remedy}" if remedy else problem
         super().__init__(_ARGUMENT.sub(r"\1", self.marked))
 
@@ -63,18 +62,17 @@ def attempt(
     refusal: DpsampleError | Callable[[], DpsampleError],
     *errors: type[Exception],
 ) -> _T:
-    """Return what `work` returns, or raise the refusal instead of its errors: outside of the handler.
+    """Return what `work` returns. If it raises one of these errors, raise the refusal instead.
 
-    Where this is called often, give a function that makes the refusal.
+    The refusal is raised outside the handler, so that the error, which may quote the data, is neither its cause nor its
+    context. Errors of dpsample pass unchanged. Where this is called often, give a function that makes the refusal.
 
-    So the refusal keeps no other error as its context, which might quote the data. An error of ours passes.
-
-    >>> refusal = InvalidValue("a number is written in digits", "another character", "write digits")
+    >>> refusal = InvalidValue("a number must have digits only", "remove other characters")
     >>> try:
     ...     attempt(lambda: int("secret"), refusal, ValueError)
     ... except InvalidValue as error:
     ...     print(error, error.__cause__, error.__context__)
-    a number is written in digits; found another character; write digits None None
+    a number must have digits only; remove other characters None None
     """
     try:
         return work()
@@ -82,4 +80,6 @@ def attempt(
         raise
     except errors:
         pass
-    raise refusal if isinstance(refusal, DpsampleError) else refusal()
+    if isinstance(refusal, DpsampleError):
+        raise refusal
+    raise refusal()

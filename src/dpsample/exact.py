@@ -12,9 +12,15 @@ from typing import Any, TypeAlias
 
 from dpsample.errors import InvalidValue
 
-_LARGEST_EXPONENT = 300  # floats go little further, and exact arithmetic would take ever longer
-_MOST_DIGITS = 1000  # of a number as it is written: what follows from a file must not take long
-_MOST_BITS = 4096  # of a numerator or a denominator
+# Numbers that are read are at most 1e300 in magnitude. Floats reach little further, and exact arithmetic with larger
+# numbers takes ever longer.
+_LARGEST_EXPONENT = 300
+# A number in a file has at most this many characters and bits, so that a hostile file cannot take long to read. No
+# parameter that a person states comes near these limits.
+_MOST_DIGITS = 1000
+_MOST_BITS = 4096
+# Integers from here on are written as a power of ten where they are one, since people miscount zeros.
+_LONG_INTEGER = 10**15
 
 MAX_FREQUENCY = 2**63 - 1
 
@@ -27,7 +33,8 @@ def exact(value: Any, name: str) -> Fraction:
     >>> exact(0.1, "tau"), exact("1e-6", "tau"), exact("1/3", "tau")
     (Fraction(1, 10), Fraction(1, 1000000), Fraction(1, 3))
     """
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
+    is_numpy_scalar = getattr(value, "shape", None) == () and hasattr(value, "item")
+    if is_numpy_scalar:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise InvalidValue(
@@ -46,7 +53,7 @@ def exact(value: Any, name: str) -> Fraction:
 
 
 def _within_bounds(value: int | float | str | Decimal | Fraction) -> Fraction:
-    """Return a number that is not too long, too large or too small; others raise a ValueError, at no cost."""
+    """Return the exact value of a number. Raise a ValueError, before any long computation, if it is out of bounds."""
     if isinstance(value, str) and len(value) > _MOST_DIGITS:
         raise ValueError
     if isinstance(value, float | str | Decimal) and "/" not in str(value):
@@ -57,15 +64,19 @@ def _within_bounds(value: int | float | str | Decimal | Fraction) -> Fraction:
     number = Fraction(value)
     if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MOST_BITS:
         raise ValueError
-    if number and not Fraction(1, 10**_LARGEST_EXPONENT) <= abs(number) <= 10**_LARGEST_EXPONENT:
+    least = Fraction(1, 10**_LARGEST_EXPONENT)
+    most = 10**_LARGEST_EXPONENT
+    if number and not least <= abs(number) <= most:
         raise ValueError
     return number
 
 
 def _shown(value: int | float | str | Decimal | Fraction) -> str:
-    """Return a number as it was written, unless that is long."""
-    if isinstance(value, int | Fraction) and max(abs(value.numerator), value.denominator) >= 10**60:
-        return "one of many digits"
+    """Return a number as it was written, or "one of many digits" if that takes more than about 60 characters."""
+    if isinstance(value, int | Fraction):
+        longest = max(abs(value.numerator), value.denominator)
+        if longest >= 10**60:  # repr of millions of digits takes minutes
+            return "one of many digits"
     written = repr(value)
     return written if len(written) <= 60 else "one of many digits"
 
@@ -76,28 +87,27 @@ def text(value: Fraction) -> str:
     >>> text(Fraction(1, 1000000)), text(Fraction(5, 2)), text(Fraction(1, 3))
     ('1e-06', '2.5', '1/3')
     """
-    if (
-        value.denominator == 1 and abs(value) < 10**15
-    ):  # longer integers are written in powers of ten
+    if value.denominator == 1 and abs(value) < _LONG_INTEGER:
         return str(value.numerator)
-    return (
-        _text_of_a_float(value)
-        or _text_of_a_decimal(value)
-        or f"{value.numerator}/{value.denominator}"
-    )
+    decimal = _text_of_a_float(value) or _text_of_a_decimal(value)
+    return decimal or f"{value.numerator}/{value.denominator}"
 
 
 def _text_of_a_float(value: Fraction) -> str | None:
-    """The shortest text of the nearest float, if it is exactly this number."""
+    """Return the shortest text of the nearest float if that is exactly this number, else None."""
     try:
         shortest = repr(float(value))
     except OverflowError:
         return None
-    return shortest if shortest != "inf" and Fraction(shortest) == value else None
+    is_exact = shortest != "inf" and Fraction(shortest) == value
+    return shortest if is_exact else None
 
 
 def _text_of_a_decimal(value: Fraction) -> str | None:
-    """The number as an integer and a power of ten, if its denominator has no prime factors but 2 and 5."""
+    """Return an integer and a power of ten, such as 12e-7, or None if the number has no finite decimal form.
+
+    A fraction has one if its denominator has no prime factors but 2 and 5.
+    """
     rest = value.denominator
     powers = {2: 0, 5: 0}
     for prime in powers:
@@ -107,7 +117,8 @@ def _text_of_a_decimal(value: Fraction) -> str | None:
     if rest != 1:
         return None
     places = max(powers.values())
-    return f"{value.numerator * 10**places // value.denominator}e-{places}"
+    digits = value.numerator * 10**places // value.denominator
+    return f"{digits}e-{places}"
 
 
 def shown_number(number: float) -> str:
@@ -120,12 +131,15 @@ def shown_number(number: float) -> str:
         return "unknown"
     if math.isinf(number):
         return "any" if number > 0 else "-any"
-    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
+    if abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.4g}"
 
 
 def unit_of_figures(value: Fraction, figures: int) -> Fraction:
     """Return the value of the last digit of a positive number that is written with this many figures."""
-    return Fraction(10) ** (math.floor(math.log10(value)) - figures + 1)
+    first_place = math.floor(math.log10(value))
+    return Fraction(10) ** (first_place - figures + 1)
 
 
 def figures_below(value: Fraction, figures: int) -> Fraction:
@@ -145,7 +159,8 @@ def rounded_up(value: Fraction, figures: int) -> Fraction:
     Fraction(667, 1000)
     """
     unit = unit_of_figures(value, figures)
-    return -(-value // unit) * unit
+    units = math.ceil(value / unit)
+    return units * unit
 
 
 @lru_cache(maxsize=256)
@@ -153,7 +168,8 @@ def exponential_floor(x: Fraction, bits: int) -> int:
     """Return a proved lower bound of ``2**bits * exp(x)`` for x >= 0, as an integer.
 
     Every term of ``sum x**k / k!`` is positive, and each one here is rounded down, so the sum cannot
-    exceed the true value. Enough guard bits are carried for it to fall short by at most one.
+    exceed the true value. One rounding changes the sum by at most exp(x), and there are fewer than 2**62 terms: the
+    ``64 + 4 x`` guard bits hold all of that, so the result falls short by less than two.
 
     >>> exponential_floor(Fraction(1), 10), 2**10 * 2.718281828
     (2783, 2783.520591872)
@@ -169,8 +185,9 @@ def exponential_floor(x: Fraction, bits: int) -> int:
 
 
 def check_level(level: float) -> float:
-    """Check the probability with which an interval is to hold."""
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+    """Return the level of an interval as a float, after checking that it is a probability between 0 and 1."""
+    is_number = isinstance(level, int | float) and not isinstance(level, bool)
+    if not is_number or not 0 < level < 1:
         raise InvalidValue(
             f"level must be between 0 and 1, not {level!r}", "choose one such as 0.95"
         )

@@ -10,8 +10,13 @@ from dpsample.definitions import DEFINITIONS, LEAST_EPSILON, Definition, Gdp, Zc
 from dpsample.errors import InvalidValue, PrivacyWarning
 from dpsample.exact import Number, exact, text
 
-_MOST_EPSILON = 10**15  # beyond, exp(epsilon) has no digits; nothing is private long before
-_LEAST_DELTA = Fraction(1, 10**200)  # less, and they are longer than what a float can hold
+# A larger epsilon has an exp(epsilon) of which floats keep no digits. Nothing is private long before that.
+_MOST_EPSILON = 10**15
+# A scheme with a smaller delta has probabilities that floats, whose least value is about 1e-308, cannot hold.
+_LEAST_DELTA = Fraction(1, 10**200)
+# Beyond these, privacy is allowed with a warning: exp(20) is 5e8, and 1 % of all elements may be exposed.
+_WEAK_EPSILON = 20
+_WEAK_DELTA = Fraction(1, 100)
 _warned: set[str] = set()
 
 
@@ -19,7 +24,8 @@ _warned: set[str] = set()
 class Privacy:
     """The pair (epsilon, delta) of differential privacy, exact and checked when made.
 
-    For neighbouring datasets D and D' and every set T of outputs,
+    If a budget is stated as zCDP or GDP, `definition` is that statement. It holds outside of events of probability
+    delta / 2. Otherwise `definition` is None. For neighbouring datasets D and D' and every set T of outputs,
     ``Pr[output(D) in T] <= exp(epsilon) * Pr[output(D') in T] + delta``.
 
     >>> Privacy(epsilon=0.1, delta=1e-6)
@@ -36,56 +42,20 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
 
     epsilon: Fraction
     delta: Fraction
-    definition: Definition | None = (
-        None  # if it is stated as zCDP or GDP, outside of events of probability delta / 2
-    )
+    definition: Definition | None = None
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
-        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
-        if epsilon <= 0:
-            raise InvalidValue(
-                f"epsilon must be above 0, not {text(epsilon)}",
-                "choose one, commonly from 0.1 to 3; smaller is more private",
-            )
-        if delta == 0:
-            raise InvalidValue(
-                "delta must be above 0: with delta = 0 a release of keys would be empty, since no key may be reported "
-                "that might be in the data because of one element",
-                "choose one well below 1 / (number of elements), such as 1e-8; known keys alone (`only_known`) lose "
-                "nothing with 1e-200",
-            )
-        if not 0 < delta < 1:
-            raise InvalidValue(
-                f"delta must be above 0 and below 1, not {text(delta)}",
-                "choose one such as 1e-8; with delta = 1 nothing is private",
-            )
-        if epsilon > _MOST_EPSILON:
-            raise InvalidValue(
-                f"epsilon must be at most 1e15, not {text(epsilon)}",
-                "choose one, commonly from 0.1 to 3",
-            )
-        if epsilon < LEAST_EPSILON or delta < _LEAST_DELTA:
-            raise InvalidValue(
-                f"epsilon must be at least {text(LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, not "
-                f"{text(epsilon)} and {text(delta)}: integers cannot hold the scheme",
-                "choose larger ones; each key has a part of a user's privacy",
-            )
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", delta)
+        exact_epsilon = exact(epsilon, "epsilon")
+        exact_delta = exact(delta, "delta")
+        _check_range(exact_epsilon, exact_delta)
+        object.__setattr__(self, "epsilon", exact_epsilon)
+        object.__setattr__(self, "delta", exact_delta)
         object.__setattr__(self, "definition", None)
-        if epsilon > 20:
-            _warn_once(
-                f"epsilon = {text(epsilon)} is above 20: it protects next to nothing; common values are 0.1 to 3"
-            )
-        if delta > Fraction(1, 100):
-            _warn_once(
-                f"delta = {text(delta)} is above 0.01: each element is exposed with up to that probability; "
-                "choose one well below 1 / (number of elements)"
-            )
+        _warn_if_weak(exact_epsilon, exact_delta)
 
     @classmethod
     def of(cls, stated: "StatedPrivacy") -> "Privacy":
-        """Return a privacy as it is, or that of a pair (epsilon, delta).
+        """Return a `Privacy` unchanged, or make one of a pair (epsilon, delta).
 
         >>> Privacy.of((1, "1e-8"))
         Privacy(epsilon='1', delta='1e-08')
@@ -94,14 +64,14 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
             return stated
         if not isinstance(stated, tuple | list) or len(stated) != 2:
             raise InvalidValue(
-                f"a privacy is an epsilon and a delta, not a value of type {type(stated).__qualname__}",
+                f"privacy must be an epsilon and a delta, not a value of type {type(stated).__qualname__}",
                 "write Privacy(epsilon=1, delta=1e-8)",
             )
         return cls(*stated)
 
     @classmethod
     def zcdp(cls, rho: Number, delta: Number) -> "Privacy":
-        """State a budget as zero-concentrated differential privacy, which all stages of a release share.
+        """State a budget as zero-concentrated differential privacy, to be divided among the stages of a release.
 
         The release has rho-zCDP outside of events of probability delta / 2. So it also has (epsilon, delta), with the
         epsilon of rho at delta / 2, rounded up.
@@ -114,7 +84,7 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
 
     @classmethod
     def gdp(cls, mu: Number, delta: Number) -> "Privacy":
-        """State a budget as Gaussian differential privacy, which all stages of a release share.
+        """State a budget as Gaussian differential privacy, to be divided among the stages of a release.
 
         The release has mu-GDP outside of events of probability delta / 2. So it also has (epsilon, delta), with the
         epsilon of mu at delta / 2, rounded up.
@@ -126,26 +96,30 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
 
     @classmethod
     def _defined(cls, definition: Definition, delta: Number) -> "Privacy":
-        checked = cls(1, delta).delta
-        privacy = cls(definition.epsilon(checked / 2), checked)
+        """Return the privacy of a definition that holds outside of events of probability delta / 2."""
+        checked_delta = cls(1, delta).delta
+        epsilon = definition.epsilon(checked_delta / 2)
+        privacy = cls(epsilon, checked_delta)
         object.__setattr__(privacy, "definition", definition)
         return privacy
 
     @property
     def aside(self) -> Fraction:
-        """The part of delta in which the definition does not hold; all of it, if none is stated."""
+        """The probability of events that are set aside: half of delta where a definition is stated, else delta."""
         return self.delta if self.definition is None else self.delta / 2
 
     def share(self, share: Fraction) -> Fraction:
-        """Return the epsilon that a share of this privacy buys for a mechanism without a delta.
+        """Return the epsilon of a mechanism with delta = 0 that may spend this share of the budget.
 
         >>> Privacy(1, 1e-6).share(Fraction(1, 20)), float(Privacy.zcdp(1, 1e-6).share(Fraction(1, 20)))
         (Fraction(1, 20), 0.317...)
         """
-        return self.epsilon * share if self.definition is None else self.definition.pure(share)
+        if self.definition is None:
+            return self.epsilon * share
+        return self.definition.pure(share)
 
     def less(self, epsilons: Iterable[Fraction]) -> "Privacy":
-        """Return what mechanisms of these epsilons, without a delta, leave of it.
+        """Return the budget that is left after mechanisms of these epsilons, each with delta = 0.
 
         >>> Privacy(1, 1e-6).less([Fraction(1, 20)])
         Privacy(epsilon='0.95', delta='1e-06')
@@ -164,10 +138,9 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
     def __repr__(self) -> str:
         if self.definition is None:
             return f"Privacy(epsilon={text(self.epsilon)!r}, delta={text(self.delta)!r})"
-        name, symbol = self.definition.name, self.definition.symbol
-        return (
-            f"Privacy.{name}({symbol}={text(self.definition.value)!r}, delta={text(self.delta)!r})"
-        )
+        definition = self.definition
+        parameters = f"{definition.symbol}={text(definition.value)!r}, delta={text(self.delta)!r}"
+        return f"Privacy.{definition.name}({parameters})"
 
     def __str__(self) -> str:
         if self.definition is None:
@@ -178,7 +151,7 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
         )
 
     def to_json(self) -> dict[str, str]:
-        """Return the exact JSON form.
+        """Return the exact JSON form, with the parameter of a definition under its name.
 
         >>> Privacy(1, 1e-6).to_json()
         {'epsilon': '1', 'delta': '1e-06'}
@@ -200,32 +173,78 @@ such as 1e-8; known keys alone (only_known) lose nothing with 1e-200
         Privacy.gdp(mu='0.5', delta='1e-06')
         """
         fields = set(form) if isinstance(form, dict) else set()
-        names = fields - {"epsilon", "delta"}
-        if not {"epsilon", "delta"} <= fields or len(names) > 1 or not names <= set(DEFINITIONS):
+        definitions = fields - {"epsilon", "delta"}
+        is_complete = {"epsilon", "delta"} <= fields
+        if not is_complete or len(definitions) > 1 or not definitions <= set(DEFINITIONS):
             shown = sorted(map(str, form)) if isinstance(form, dict) else type(form).__name__
             raise InvalidValue(
-                f"the JSON form of Privacy has the fields epsilon and delta, unlike {shown}",
+                f"the JSON form of Privacy must have the fields epsilon and delta, unlike {shown}",
                 "write it with Privacy.to_json",
             )
-        if not names:
+        if not definitions:
             return cls(form["epsilon"], form["delta"])
-        [name] = names
-        privacy = cls._defined(DEFINITIONS[name](form[name]), form["delta"])
-        epsilon = exact(form["epsilon"], "epsilon")
-        if epsilon != privacy.epsilon:
+        [name] = definitions
+        definition = DEFINITIONS[name](form[name])
+        privacy = cls._defined(definition, form["delta"])
+        stated_epsilon = exact(form["epsilon"], "epsilon")
+        if stated_epsilon != privacy.epsilon:
             raise InvalidValue(
-                f"the epsilon of this {name} budget is {text(privacy.epsilon)}, not {text(epsilon)}",
+                f"the epsilon of this {name} budget is {text(privacy.epsilon)}, not {text(stated_epsilon)}",
                 "write it with Privacy.to_json",
             )
         return privacy
 
 
+def _check_range(epsilon: Fraction, delta: Fraction) -> None:
+    """Refuse an epsilon or a delta for which no scheme exists, or none that integers can hold."""
+    if epsilon <= 0:
+        raise InvalidValue(
+            f"epsilon must be above 0, not {text(epsilon)}",
+            "choose one, commonly from 0.1 to 3; smaller is more private",
+        )
+    if delta == 0:
+        raise InvalidValue(
+            "delta must be above 0: with delta = 0 a release of keys would be empty, since no key may be reported "
+            "that might be in the data because of one element",
+            "choose one well below 1 / (number of elements), such as 1e-8; known keys alone (`only_known`) lose "
+            "nothing with 1e-200",
+        )
+    if not 0 < delta < 1:
+        raise InvalidValue(
+            f"delta must be above 0 and below 1, not {text(delta)}",
+            "choose one such as 1e-8; with delta = 1 nothing is private",
+        )
+    if epsilon > _MOST_EPSILON:
+        raise InvalidValue(
+            f"epsilon must be at most 1e15, not {text(epsilon)}",
+            "choose one, commonly from 0.1 to 3",
+        )
+    if epsilon < LEAST_EPSILON or delta < _LEAST_DELTA:
+        raise InvalidValue(
+            f"epsilon must be at least {text(LEAST_EPSILON)} and delta at least {text(_LEAST_DELTA)}, not "
+            f"{text(epsilon)} and {text(delta)}: integers cannot hold the scheme",
+            "choose larger ones; each key has a part of a user's privacy",
+        )
+
+
+def _warn_if_weak(epsilon: Fraction, delta: Fraction) -> None:
+    if epsilon > _WEAK_EPSILON:
+        _warn_once(
+            f"epsilon = {text(epsilon)} is above 20: it protects next to nothing; common values are 0.1 to 3"
+        )
+    if delta > _WEAK_DELTA:
+        _warn_once(
+            f"delta = {text(delta)} is above 0.01: each element is exposed with up to that probability; "
+            "choose one well below 1 / (number of elements)"
+        )
+
+
 def _warn_once(message: str) -> None:
+    """Warn unless a warning in these words was given before in this process."""
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, PrivacyWarning, stacklevel=3)
+        warnings.warn(message, PrivacyWarning, stacklevel=4)
 
 
-StatedPrivacy: TypeAlias = (
-    Privacy | tuple[Number, Number]
-)  # as the functions of the package take it
+StatedPrivacy: TypeAlias = Privacy | tuple[Number, Number]
+"""Privacy as the functions of the package take it: made already, or a pair (epsilon, delta)."""

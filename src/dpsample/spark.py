@@ -60,7 +60,7 @@ class SanitizeKeywords(TypedDict, total=False):
 
 
 class StreamKeywords(TypedDict, total=False):
-    """The keyword arguments of `stream` that are rarely needed."""
+    """The optional keyword arguments of `stream`; its docstring explains them."""
 
     trigger: dict[str, Any] | None
     drop_null: bool
@@ -119,7 +119,8 @@ def sample(
     with Spark(partitions=partitions) as engine:
         secret = engine.new_coins()
         counting = prepare_sample(engine, request, secret)
-        return drawn_of_part(Job(engine, counting, secret).sample(request.max_keys), request.part)
+        drawn = Job(engine, counting, secret).sample(request.max_keys)
+        return drawn_of_part(drawn, request.part)
 
 
 def sanitize(
@@ -140,7 +141,8 @@ def sanitize(
     that it was drawn from rows of this part alone.
     """
     check_keywords(options, SanitizeKeywords)
-    ledger, identity = options.get("ledger"), options.get("identity")
+    ledger = options.get("ledger")
+    identity = options.get("identity")
     if ledger is not None and not identity:
         raise InvalidValue(
             "a sample needs an `identity` to be entered in a ledger, which refuses a second release of it",
@@ -149,15 +151,18 @@ def sanitize(
     part_vouched = options.get("part_vouched")
     how: ReleaseKeywords = {"sampling": sampling, "ledger": ledger, "part_vouched": part_vouched}
     request = Request.of(data, key, frequency or "frequency", privacy=privacy, **how)
-    keys_only, grid = options.get("keys_only", False), options.get("grid")
+    keys_only = options.get("keys_only", False)
+    grid = options.get("grid")
     with Spark(partitions=partitions) as engine:
-        counting = Counting(request.source, check_source(engine, request), sampling, sampled=True)
+        columns = check_source(engine, request)
+        counting = Counting(request.source, columns, sampling, sampled=True)
         with reserve(ledger, replace(request.charge(IN_MEMORY), sample=identity)) as payment:
-            budget, keys = request.setting.budget, request.source.key
+            budget = request.setting.budget
+            keys = request.source.key
             terms = terms_of(budget, sampling, keys, keys_only, grid, part=request.part)
-            release = Job(engine, counting, engine.new_coins()).release(
-                replace(terms, ledger=payment.hash), payment
-            )
+            terms_in_ledger = replace(terms, ledger=payment.hash)
+            job = Job(engine, counting, engine.new_coins())
+            release = job.release(terms_in_ledger, payment)
             payment.confirm()
             return release
 
@@ -178,6 +183,8 @@ def stream(
     checkpoint  a folder for Spark's own notes, on a file system that the driver sees; it belongs to the state
     trigger     when micro-batches are read, as of Spark: ``{"availableNow": True}`` reads what is there and ends;
                 by default each begins when the one before has ended
+    drop_null   whether rows whose key is NULL are left out; otherwise they are refused
+    partitions  the number of partitions into which keys are divided; by default Spark chooses it
 
     An element whose key is not held is picked with probability 1 - exp(-tau), and then its key is held and counted.
     After a failure, call it again with the same state and checkpoint: no element counts twice, and the coins are the
@@ -186,6 +193,6 @@ def stream(
     """
     check_keywords(options, StreamKeywords)
     source = Source.of(data, key, drop_null=options.get("drop_null", False))
-    return start_query(
-        source, tau, state, checkpoint, options.get("trigger"), options.get("partitions")
-    )
+    trigger = options.get("trigger")
+    partitions = options.get("partitions")
+    return start_query(source, tau, state, checkpoint, trigger, partitions)

@@ -1,11 +1,11 @@
-"""Names, texts and paths as SQL writes them."""
+"""Quoting: names, texts and paths as they are written in SQL."""
 
 import glob
 from collections.abc import Iterable
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as SQL writes it.
+    """Return the name of a column or table in double quotes.
 
     >>> print(quoted_name('a"b'))
     "a""b"
@@ -14,10 +14,15 @@ def quoted_name(name: str) -> str:
 
 
 def quoted_text(text: str) -> str:
-    """Return a text as SQL writes it."""
+    """Return a text in single quotes.
+
+    >>> print(quoted_text("it's"))
+    'it''s'
+    """
     return "'" + text.replace("'", "''") + "'"
 
 
 def quoted_paths(paths: Iterable[str]) -> str:
-    """Return paths as DuckDB writes them, each one literally: no pattern."""
-    return f"[{', '.join(quoted_text(glob.escape(path)) for path in paths)}]"
+    """Return a list of paths for DuckDB, escaped so that none is taken for a pattern of file names."""
+    literal = [quoted_text(glob.escape(path)) for path in paths]
+    return f"[{', '.join(literal)}]"

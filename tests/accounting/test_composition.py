@@ -137,5 +137,5 @@ def test_how_many_fit() -> None:
 
 @pytest.mark.parametrize("keys", [0, -1, 1.5, True, "3", 100_001], ids=repr)
 def test_the_number_of_keys_is_checked(keys: int) -> None:
-    with refused("max_keys_per_user is a whole number"):
+    with refused("max_keys_per_user must be a whole number"):
         per_key(Privacy(1, 1e-6), keys)

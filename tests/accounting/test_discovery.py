@@ -233,7 +233,7 @@ def test_records_that_are_impossible_are_refused() -> None:
         ("guess", 1, 5),
         ("many-keys", 0, None),
     ):
-        with refused("the keys of a release are found by one key of each user"):
+        with refused("the keys of a release must be found by one key of each user"):
             Discovery(*wrong)
     with refused("a look must have one whole number for each range of keys"):
         Look.from_json({"users": [1], "epsilon": "1"})
@@ -336,7 +336,7 @@ def test_a_ledger_is_charged(tmp_path: Path) -> None:
         ({"discover": "guess"}, "discover must be one of ask, one-key, many-keys"),
         ({"keys_only": True, "count_share": "0.5"}, "count_share cannot be combined with keys_only"),
         ({"count_share": "0.9999999"}, "leaves nothing of epsilon"),
-        ({"count_share": "1.5"}, "the share of epsilon for the counts is above 0 and below 1"),
+        ({"count_share": "1.5"}, "the share of epsilon for the counts must be above 0 and below 1"),
         ({"max_keys_per_user": 3, "count_share": "0.5"}, "count_share can only be used for users"),
         ({"grid": 4}, "grid cannot be used where keys are discovered"),
         ({"strategy": "two-pass"}, "strategy cannot be used where keys are discovered"),

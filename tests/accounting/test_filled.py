@@ -222,7 +222,7 @@ def test_records_that_are_impossible_are_refused() -> None:
     with refused("a comparison must be"):
         asked((2100, 640), look=None)
     for wrong in ((0, 21, 5, 1), (1, 0, 5, 1), (1, 21, 5, 0), (1, 21, 5, -1)):
-        with refused("what a way of discovery fills"):
+        with refused("a comparison of ways of discovery must state whole numbers"):
             Filled(*wrong[:3], Fraction(wrong[3]))
 
 

@@ -111,7 +111,7 @@ def test_a_broken_table_is_refused_or_costs_more() -> None:
         certify_vector_noise(noise, KeyNoise(noise.noise.cells, tuple(half)))
     with pytest.raises(PrivacyViolation, match="as many cells as its noise"):
         certify_vector_noise(noise, KeyNoise.of([1, 2, 1]))
-    with refused("noise of vectors has a length"):
+    with refused("noise of vectors must have a length"):
         replace(noise, length=noise.side)
 
 
@@ -121,9 +121,9 @@ def test_it_can_be_made_again() -> None:
 
 
 def test_what_cannot_be_made_is_refused() -> None:
-    with refused("mu**2 of Gaussian noise is above 0 and at most 25"):
+    with refused("mu**2 of Gaussian noise must be above 0 and at most 25"):
         VectorNoise.of(Fraction(26), Fraction("1e-9"))
-    with refused("what is set aside must be more than 128 bits can tell"):
+    with refused("integers of 128 bits are too coarse"):
         VectorNoise.of(Fraction(1), Fraction("1e-45"))
 
 

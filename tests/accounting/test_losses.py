@@ -162,11 +162,11 @@ class TestCurves:
         assert RenyiCurve.from_json(curve.to_json()) == curve
         form = curve.to_json()
         form["orders"] = {"2": "1"}
-        with pytest.raises(InvalidValue, match="orders of this version"):
+        with pytest.raises(InvalidValue, match="orders that this version of dpsample uses"):
             RenyiCurve.from_json(form)
 
     def test_a_delta_that_is_set_aside_cannot_be_had_for_less(self) -> None:
-        with pytest.raises(InvalidValue, match="must exceed what is set aside"):
+        with pytest.raises(InvalidValue, match="which is set aside, not"):
             RenyiCurve.of_privacy(Privacy(1, "1e-6")).epsilon(Fraction("1e-6"))
 
     @pytest.mark.parametrize("order", [Fraction("1.25"), Fraction(2), Fraction(64), Fraction(1024)])

@@ -47,7 +47,7 @@ def test_the_story_is_that_of_the_releases(tmp_path: Path, monkeypatch: pytest.M
 
 def test_without_a_chart_library_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
-        raise InvalidValue("pages need the extra", "none", "run: pip install 'dpsample[report]'")
+        raise InvalidValue("pages need the extra", "run: pip install 'dpsample[report]'")
 
     monkeypatch.setattr(demo, "check_drawing", missing)
     lines: list[str] = []

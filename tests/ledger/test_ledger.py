@@ -96,10 +96,10 @@ def test_the_smaller_sum_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (("", BUDGET), "a dataset has a name"),
-        (("a\nb", BUDGET), "a dataset has a name"),
-        (("a", BUDGET, "galaxy"), "the unit of privacy is one of"),
-        (("a", BUDGET, "user", Privacy(3, 1e-9)), "a single release spends no more"),
+        (("", BUDGET), "dataset must be a name of printable characters"),
+        (("a\nb", BUDGET), "dataset must be a name of printable characters"),
+        (("a", BUDGET, "galaxy"), "unit must be element or user"),
+        (("a", BUDGET, "user", Privacy(3, 1e-9)), "each release may spend at most what all may spend together"),
     ],
     ids=str,
 )
@@ -139,7 +139,7 @@ def test_every_cut_within_a_line_is_noticed(three: bytes, tmp_path: Path) -> Non
             assert read_ledger(path).head != read_ledger_bytes(three, tmp_path).head
             assert read_ledger(path).head in read_ledger_bytes(three, tmp_path).hashes
         else:
-            with refused("must be a ledger as dpsample wrote it"):
+            with refused("is not a ledger as dpsample wrote it"):
                 read_ledger(path)
 
 
@@ -175,12 +175,12 @@ def test_lines_cannot_be_left_out_moved_or_repeated(three: bytes, tmp_path: Path
     path = tmp_path / "a.ledger"
     for lines in ([first, b, c], [first, a, c], [first, b, a, c], [first, a, a, b, c], [a, b, c], [first, a, b, b], []):
         path.write_bytes(b"".join(lines))
-        with refused("must be a ledger as dpsample wrote it"):
+        with refused("is not a ledger as dpsample wrote it"):
             read_ledger(path)
     cheaper = a.replace(b'"0.5"', b'"0.1"')
     assert cheaper != a
     path.write_bytes(b"".join([first, cheaper, b, c]))
-    with refused("must be a ledger as dpsample wrote it") as info:
+    with refused("is not a ledger as dpsample wrote it") as info:
         read_ledger(path)
     assert "line 3" in str(info.value)
 
@@ -198,12 +198,12 @@ def test_files_that_are_no_ledgers(tmp_path: Path) -> None:
         b"[" * 9999,
     ):
         path.write_bytes(content)
-        with refused("must be a ledger as dpsample wrote it"):
+        with refused("is not a ledger as dpsample wrote it"):
             read_ledger(path)
     path.write_bytes(b'{"format":"dpsample ledger","version":2}\n')
     with refused("this dpsample reads versions up to 1 of ledgers"):
         read_ledger(path)
-    with refused("a ledger must exist"):
+    with refused("there is no ledger"):
         read_ledger(tmp_path / "none.ledger")
-    with refused("a ledger must exist"):
+    with refused("there is no ledger"):
         spend(tmp_path / "none.ledger", Privacy(1, 1e-9), "element", "x")

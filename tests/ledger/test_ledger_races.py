@@ -28,9 +28,9 @@ def test_a_ledger_with_two_names_is_refused(tmp_path: Path) -> None:
     os.link(path, other)
     os.symlink(path, tmp_path / "c.ledger")
     for name in (path, other, tmp_path / "c.ledger"):
-        with refused("a ledger has one name, or each name would have the whole budget"):
+        with refused("hard links, each of which would have the whole budget"):
             dpsample.release({"x": 1000}, privacy=Privacy(1, 1e-6), ledger=name)
-        with refused("a ledger has one name, or each name would have the whole budget"):
+        with refused("hard links, each of which would have the whole budget"):
             spend(name, Privacy(1, 1e-6), "element", "x")
     other.unlink()
     spend(tmp_path / "c.ledger", Privacy(1, 1e-6), "element", "x")
@@ -67,7 +67,7 @@ def test_a_ledger_that_cannot_be_written_is_refused_before_any_work(
     else:
         path.chmod(0o444)  # also for those whom no permission stops
     source = dpsample.Source(tmp_path / "no-such-file.parquet", "k")
-    with refused("a.ledger" if obstacle == "a read-only folder" else "a ledger must be"):
+    with refused("a.ledger" if obstacle == "a read-only folder" else "the ledger"):
         dpsample.release(source, privacy=HALF.privacy, ledger=path)
     assert [item.name for item in tmp_path.iterdir()] == ["a.ledger"]
     assert read_ledger(path).entries == ()
@@ -188,7 +188,7 @@ def test_a_release_that_fails_after_spending_says_so(tmp_path: Path, monkeypatch
     new_ledger(path, "events", Privacy(1, 1e-9))
 
     def full(*arguments: Any, **options: Any) -> int:
-        raise SystemFailure("the disk has room", "none", "free some")
+        raise SystemFailure("the disk is full", "free some")
 
     monkeypatch.setattr("dpsample.private.drawing.write_release", full)
     with pytest.raises(SystemFailure) as info:

@@ -58,14 +58,14 @@ def test_what_is_drawn_cannot_be_given_back(tmp_path: Path) -> None:
     reservation = reserve_budget(path, HALF)
     reservation.mark_drawn()
     before = path.read_bytes()
-    with refused("a reservation is cancelled before anything is drawn"):
+    with refused("a reservation cannot be cancelled once its release is being drawn"):
         reservation.cancel()
     assert path.read_bytes() == before
     reservation.confirm()
     cancelled = reserve_budget(path, HALF)
     cancelled.cancel()
     for settle in (reservation.confirm, cancelled.confirm, cancelled.cancel):
-        with refused("must have the reservation, once and open"):
+        with refused("the reservation is missing from the ledger"):
             settle()
 
 
@@ -88,7 +88,7 @@ def test_a_reservation_that_was_rolled_back_is_not_confirmed(tmp_path: Path) -> 
     before = path.read_bytes()
     reservation = reserve_budget(path, HALF)
     path.write_bytes(before)  # somebody restored an old copy
-    with refused("must have the reservation, once and open"):
+    with refused("the reservation is missing from the ledger"):
         reservation.confirm()
     assert path.read_bytes() == before
 

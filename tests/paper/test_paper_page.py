@@ -143,10 +143,10 @@ def test_one_figure_and_the_readers_own_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["-o", "out", "--figure", "no-such"], "figures are"),
+        (["-o", "out", "--figure", "no-such"], "is no figure"),
         (["-o", "out", "--data", "words.csv"], "go together"),
         (["-o", "out", "--figure", "real", "--quick", "--data", "missing.csv", "--key", "word"], "missing.csv"),
-        (["-o", "out", "--figure", "zipf", "--data", "words.csv", "--key", "word"], "own data go with"),
+        (["-o", "out", "--figure", "zipf", "--data", "words.csv", "--key", "word"], "your data cannot be drawn"),
         (["-o", "words.csv", "--quick"], "exists already"),
         (["-o", "words.csv", "--quick", "--force"], "is not replaced"),
         (["-o", "no/such/out", "--quick"], "there is no folder"),

@@ -339,7 +339,7 @@ def test_terms_that_do_not_go_together_are_refused() -> None:
         with refused("known keys"):
             restated(terms, **changes)
     for wrong in ((0, False, 60), (3, 1, 60), (3, False, -1)):
-        with refused("a list of known keys states"):
+        with refused("a release with known keys must state"):
             Known(*wrong)  # type: ignore[arg-type]
 
 

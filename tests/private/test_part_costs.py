@@ -135,5 +135,5 @@ def test_the_accounts_of_parts_against_an_oracle(account: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("parts", ["", 5, "a\nb"])
 def test_parts_have_a_name(parts: Any, tmp_path: Path) -> None:
-    with refused("parts have a name"):
+    with refused("parts must be a name of printable characters"):
         new_ledger(tmp_path / "a", "events", PRIVACY, parts=parts)

@@ -25,7 +25,13 @@ UNITS = ("element", "user")
 
 @dataclass(frozen=True)
 class Budget:
-    """How the privacy of a release is divided; fixed before anything is read.
+    """How the privacy of a release is divided. It is fixed before anything is read.
+
+    max_keys   the contribution bound; None if elements are protected
+    size       the share of epsilon for the sample size
+    total      the share of epsilon for totals: of elements, or of the keys that users kept and dropped
+    all_keys   whether keys are not sampled
+    keys_only  whether keys are reported without tokens
 
     >>> budget = Budget(Privacy(1, 1e-6), max_keys=50, total=Fraction(1, 20))
     >>> budget.keys, type(budget.per_key).__name__
@@ -33,22 +39,19 @@ class Budget:
     """
 
     privacy: Privacy
-    max_keys: int | None = None  # the contribution bound; None if elements are protected
-    size: Fraction = Fraction(0)  # share of epsilon for the sample size
-    total: Fraction = Fraction(
-        0
-    )  # share of epsilon for totals: of elements, or of keys that users kept and dropped
-    all_keys: bool = True  # whether keys are not sampled
-    keys_only: bool = False  # whether they have no tokens
+    max_keys: int | None = None
+    size: Fraction = Fraction(0)
+    total: Fraction = Fraction(0)
+    all_keys: bool = True
+    keys_only: bool = False
 
     def __post_init__(self) -> None:
         if self.max_keys is not None:
             object.__setattr__(self, "max_keys", check_keys_per_user(self.max_keys))
         if self.size + self.total >= 1:
             raise InvalidValue(
-                "the shares of epsilon for totals must leave some for the keys",
-                f"{text(self.size + self.total)} in all",
-                f"choose smaller ones, such as {text(SHARE)}",
+                f"totals take {text(self.size + self.total)} of epsilon, which leaves nothing for the keys",
+                f"choose smaller shares, such as {text(SHARE)}",
             )
 
     @property
@@ -58,7 +61,7 @@ class Budget:
 
     @property
     def changes(self) -> int:
-        """The number of frequencies that one element or user changes, by one each."""
+        """The number of frequencies that adding or removing one element or user changes, by one each."""
         return self.max_keys or 1
 
     @property
@@ -68,19 +71,20 @@ class Budget:
 
     @property
     def shares(self) -> dict[str, Fraction]:
-        """The shares of epsilon for sizes and totals, by what they buy; dropped keys have half of the total's."""
-        total = {"total": self.total}
+        """The shares of epsilon, by what they buy. The totals of kept and of dropped keys have one half each."""
+        shares = {"sample size": self.size, "total": self.total}
         if self.max_keys is not None:
-            total = {"total": self.total / 2, "dropped keys": self.total / 2}
-        return {what: share for what, share in {"sample size": self.size, **total}.items() if share}
+            shares["total"] = self.total / 2
+            shares["dropped keys"] = self.total / 2
+        return {name: share for name, share in shares.items() if share}
 
     def spent_on(self, share: Fraction) -> Fraction:
-        """Return the epsilon of the noise that this share of the privacy buys."""
+        """Return the epsilon of the Laplace noise that this share of the privacy pays for."""
         return self.privacy.share(share)
 
     @property
     def per_key(self) -> ManyKeys:
-        """What each key has of it: that by which its token is drawn."""
+        """The mechanism by which the token of each key is drawn."""
         return self._per_key(quick=False)
 
     @property
@@ -88,22 +92,26 @@ class Budget:
         """Upper bounds of the Rényi divergences of the whole release, which a Rényi ledger adds up."""
         if self.privacy.definition is not None:
             return RenyiCurve.of_privacy(self.privacy)
-        totals = (RenyiCurve.of_epsilon(self.spent_on(share)) for share in self.shares.values())
-        return sum(totals, curve_of_keys(self.per_key, self.changes, self.keys))
+        of_keys = curve_of_keys(self.per_key, self.changes, self.keys)
+        epsilons = map(self.spent_on, self.shares.values())
+        of_totals = map(RenyiCurve.of_epsilon, epsilons)
+        return sum(of_totals, of_keys)
 
     @property
     def composed_per_key(self) -> Privacy:
-        """The epsilon and delta of each key with a method of which no more is known, as of the baselines.
+        """The epsilon and delta of each key for a method of which nothing more is known, such as a baseline.
 
-        By the optimal composition theorem; within zCDP or GDP, by what a pure epsilon has of it.
+        They follow from the optimal composition theorem; within zCDP or GDP, from the cost of a pure epsilon.
         """
         if self.privacy.definition is not None:
             return scheme_within(self.keys, self.changes)
-        return self.keys if self.max_keys is None else per_key(self.keys, self.changes)
+        if self.max_keys is None:
+            return self.keys
+        return per_key(self.keys, self.changes)
 
     @property
     def predicted_per_key(self) -> ManyKeys:
-        """About the same, found quickly, for predictions."""
+        """About the mechanism of each key, found quickly, for predictions."""
         return self._per_key(quick=True)
 
     def _per_key(self, quick: bool) -> ManyKeys:

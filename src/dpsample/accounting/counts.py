@@ -1,4 +1,4 @@
-"""Counts: the public record of how users of keys were counted, and their amounts summed, with Gaussian noise.
+"""Counts: the public record of how the users of keys were counted, and their amounts summed, with Gaussian noise.
 
 The counts have parts, each with noise of its own. Together they cost one mu**2, which is divided among them.
 """
@@ -13,9 +13,11 @@ from dpsample.accounting.lengths import MOST_GROUPS
 from dpsample.accounting.vectors import GaussianStage, VectorNoise, certify_vector_noise
 from dpsample.errors import InvalidValue
 
-COUNT_SHARE = Fraction(1, 4)  # of mu**2, for counting users; discovery has the rest
+# The default share of mu**2 for counting users; discovery has the rest.
+COUNT_SHARE = Fraction(1, 4)
 
-# the parts of the counts, and the share of their mu**2 that each part has
+# The parts of the counts, and the share of their mu**2 that each part has. The other parts only decide how users are
+# counted and correct for it, so that most is for the counts themselves.
 COUNT_PARTS = {
     "keys per user": Fraction(1, 20),
     "first counts": Fraction(3, 20),
@@ -23,7 +25,7 @@ COUNT_PARTS = {
     "clipped": Fraction(1, 20),
     "counts": Fraction(7, 10),
 }
-# the three parts of an amount (sums, clipped, beyond), on the same scale: its sums have as much as the counts of users
+# The three parts of an amount (sums, clipped, beyond), on the same scale: its sums have as much as the counts of users.
 AMOUNT_PARTS = Fraction(7, 10), Fraction(1, 20), Fraction(1, 10)
 
 
@@ -33,7 +35,8 @@ def count_share(amounts: int) -> Fraction:
     >>> [str(count_share(n)) for n in range(3)]
     ['1/4', '2/5', '1/2']
     """
-    return COUNT_SHARE * (1 + amounts) / (1 + COUNT_SHARE * amounts)
+    counted = 1 + amounts
+    return COUNT_SHARE * counted / (1 + COUNT_SHARE * amounts)
 
 
 def count_parts(amounts: tuple[Amount, ...] = ()) -> dict[str, Fraction]:
@@ -47,14 +50,14 @@ def count_parts(amounts: tuple[Amount, ...] = ()) -> dict[str, Fraction]:
 
 @dataclass(frozen=True)
 class Counts:
-    """The noise of each part of the counts, and what was measured of clipping.
+    """The noise of each part of the counts, and the measured effect of clipping.
 
     noise    the Gaussian noise of each part, in the order of `parts`
-    clipped  the share of users, averaged over keys, that clipping took away and that was put back
+    clipped  the share of users, averaged over keys, that clipping took away and that was put back afterwards
     groups   groups of keys for which clipping was measured, in ascending order of their users: about the least number
              of users of a key, and the relative error that the keys of the group have in common. The last group has
              the keys that were not clipped, without such an error
-    amounts  what was summed beside users, and what clipping did to it
+    amounts  the amounts that were summed beside users, and the effect of clipping on each
     """
 
     noise: tuple[VectorNoise, ...]
@@ -70,13 +73,10 @@ class Counts:
         """Refuse groups out of order, too many of them, or amounts that were measured for other groups."""
         least_users = [least for least, _ in self.groups]
         errors = [error for _, error in self.groups]
-        check_measured("what clipping did to counts", (self.clipped, *least_users), errors)
+        check_measured("the effect of clipping on counts", (self.clipped, *least_users), errors)
         same_groups = all(len(clipped.groups) == len(self.groups) for clipped in self.amounts)
-        if (
-            len(self.groups) > MOST_GROUPS + 1
-            or least_users != sorted(least_users)
-            or not same_groups
-        ):
+        in_order = least_users == sorted(least_users)
+        if len(self.groups) > MOST_GROUPS + 1 or not in_order or not same_groups:
             raise InvalidValue(
                 f"clipping must be measured for at most {MOST_GROUPS} groups of keys, in the order of their users",
                 "get the release again from where it was written",
@@ -84,21 +84,20 @@ class Counts:
 
     @property
     def parts(self) -> list[str]:
-        """The names of the parts."""
-        return list(count_parts(tuple(clipped.amount for clipped in self.amounts)))
+        """The names of the parts, in the order of `noise`."""
+        amounts = tuple(clipped.amount for clipped in self.amounts)
+        return list(count_parts(amounts))
 
     def stages(self) -> list[GaussianStage]:
-        """Prove what each part costs, from its integers."""
+        """Return the cost of each part, proved from the integers of its table."""
         return [certify_vector_noise(noise) for noise in self.noise]
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
-        noise = {name: part.to_json() for name, part in zip(self.parts, self.noise, strict=True)}
-        form = {
-            "noise": noise,
-            "clipped": self.clipped,
-            "groups": [list(group) for group in self.groups],
-        }
+        noise = [part.to_json() for part in self.noise]
+        form: dict[str, Any] = {"noise": dict(zip(self.parts, noise, strict=True))}
+        form["clipped"] = self.clipped
+        form["groups"] = [list(group) for group in self.groups]
         if self.amounts:
             form["amounts"] = [clipped.to_json() for clipped in self.amounts]
         return form
@@ -106,13 +105,14 @@ class Counts:
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Counts":
         """Read the JSON form back."""
-        amounts = tuple(Clipped.from_json(clipped) for clipped in form.get("amounts", ()))
+        amounts = tuple(map(Clipped.from_json, form.get("amounts", ())))
         parts = count_parts(check_amounts(clipped.amount for clipped in amounts))
         if set(form["noise"]) != set(parts):
             raise InvalidValue(
-                f"the counts of a release must state the noise of {', '.join(parts)}",
+                f"the counts of this release must state the noise of {', '.join(parts)}",
                 "upgrade dpsample",
             )
-        noise = tuple(VectorNoise.from_json(form["noise"][name]) for name in parts)
+        noise_forms = [form["noise"][name] for name in parts]
+        noise = tuple(map(VectorNoise.from_json, noise_forms))
         groups = tuple((float(least), float(error)) for least, error in form["groups"])
         return cls(noise, float(form["clipped"]), groups, amounts)

@@ -22,16 +22,12 @@ from dpsample.accounting.look import Look
 from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 
-Method = Literal[
-    "one-key", "many-keys", "none"
-]  # "none": known keys are counted, and no others are looked for
+# With "none", known keys are counted, and no others are looked for.
+Method = Literal["one-key", "many-keys", "none"]
 METHODS: tuple[Method, ...] = ("one-key", "many-keys", "none")
 
-_KEYS_OF = {
-    "one-key": (1, 1),
-    "many-keys": (1, MOST_KEYS),
-    "none": (0, 0),
-}  # the least and the most keys of a user
+# the smallest and the largest number of keys that each user gives, by method
+_KEYS_OF = {"one-key": (1, 1), "many-keys": (1, MOST_KEYS), "none": (0, 0)}
 _REREAD = "get the release again from where it was written"
 
 
@@ -39,7 +35,8 @@ _REREAD = "get the release again from where it was written"
 class Discovery:
     """How the keys of a release were found.
 
-    keys    how many keys of each user were looked at: 0 with the method "none"
+    method  one key of each user, many keys of each, or none
+    keys    the number of keys that each user gives, at most: 0 with the method "none"
     full    the number of users at which a key takes no more, if each user gave one key
     look    the noisy histogram of users by their number of keys, if it was bought
     prior   whether the keys of an earlier release came first
@@ -54,19 +51,28 @@ class Discovery:
     filled: tuple[Filled, ...] = ()
 
     def __post_init__(self) -> None:
-        least, most = _KEYS_OF.get(self.method, (1, 0))
-        possible_keys = type(self.keys) is int and least <= self.keys <= most
-        if not possible_keys or not self._possible_full() or type(self.prior) is not bool:
+        if not self._is_possible():
             raise InvalidValue(
-                "the keys of a release are found by one key of each user, up to a full key, or by many keys",
+                "the keys of a release must be found by one key of each user, up to a full key, or by many keys",
                 _REREAD,
             )
-        if self.filled and (
-            self.look is None or [way.keys > 1 for way in self.filled] != [False, True]
-        ):
+        if self.filled and not self._compares_both():
             raise InvalidValue(
                 "a comparison must be of one key of each user with many keys, after a look", _REREAD
             )
+
+    def _is_possible(self) -> bool:
+        """Whether the method is known, and the numbers of keys and users are some that it may have."""
+        if self.method not in METHODS or type(self.prior) is not bool:
+            return False
+        least, most = _KEYS_OF[self.method]
+        possible_keys = type(self.keys) is int and least <= self.keys <= most
+        return possible_keys and self._possible_full()
+
+    def _compares_both(self) -> bool:
+        """Whether one key of each user was compared with many keys, in this order, after a look."""
+        of_many_keys = [way.keys > 1 for way in self.filled]
+        return self.look is not None and of_many_keys == [False, True]
 
     def _possible_full(self) -> bool:
         if self.method != "one-key":
@@ -75,13 +81,13 @@ class Discovery:
 
     @property
     def bought(self) -> tuple[Look | Filled, ...]:
-        """What was bought with an epsilon of its own before keys were discovered."""
+        """The noisy numbers that were bought before keys were discovered, each with an epsilon of its own."""
         look = () if self.look is None else (self.look,)
         return (*look, *self.filled)
 
     @property
     def follows(self) -> bool:
-        """Whether the method is the one that fills more keys, where this was compared."""
+        """Whether the method is the one that fills more keys; True also if the methods were not compared."""
         return not self.filled or fuller(self.filled).keys == self.keys
 
     def to_json(self) -> dict[str, Any]:
@@ -101,9 +107,14 @@ class Discovery:
     def from_json(cls, form: dict[str, Any]) -> "Discovery":
         """Read the JSON form back."""
         look = Look.from_json(form["look"]) if "look" in form else None
-        filled = tuple(Filled.from_json(way) for way in form.get("filled", ()))
+        filled = tuple(map(Filled.from_json, form.get("filled", ())))
         return cls(
-            form["method"], form["keys"], form.get("full"), look, form.get("prior", False), filled
+            form["method"],
+            form["keys"],
+            form.get("full"),
+            look=look,
+            prior=form.get("prior", False),
+            filled=filled,
         )
 
     def __str__(self) -> str:
@@ -112,4 +123,6 @@ class Discovery:
         how = f"up to {self.keys:,} keys of each user"
         if self.full:
             how = f"one key of each user, up to {self.full:,} users for a key"
-        return f"{how}, those of an earlier release first" if self.prior else how
+        if self.prior:
+            how += ", those of an earlier release first"
+        return how

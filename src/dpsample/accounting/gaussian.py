@@ -21,57 +21,75 @@ from itertools import pairwise
 from flint import arb, arb_poly, ctx
 
 from dpsample.balls import ball, dyadic, figures_above, precision
+from dpsample.definitions import Definition
 from dpsample.exact import figures_below
 from dpsample.privacy import Privacy
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 from dpsample.scheme.per_key import PerKey
 
-_PRECISION = 256  # bits, at first: what is compared are small parts of small probabilities
+# Bits of the first attempt to round the cells of a table, and of its proof. Small parts of small probabilities are
+# compared, of 2**-128 and below.
+_PRECISION = 256
+# The attempt is repeated with twice the bits until every integer is certain, or this number is exceeded. Then no table
+# is made.
 _MOST_PRECISION = 4096
-_MOST_DEVIATIONS = 64  # of a table: no shorter delta can be asked for than such a one has
+# A table is at most this many deviations long on either side: beyond, a normal law has less than 1e-800, and the least
+# delta is 1e-200. Longer tables in a file are refused, before anything is computed from them.
+_MOST_DEVIATIONS = 64
+# Figures of what is set aside, rounded up.
 _FIGURES = 9
-_WIDE = (
-    1 << 8
-)  # variance from which on cells are summed by a short series, in a quarter of the time of tails
+# From this variance on, cells are computed by a short series, in a quarter of the time of differences of tails.
+_WIDE = 1 << 8
 
 
 def scheme_within(whole: Privacy, keys: int) -> Privacy:
-    """Return the (epsilon', delta') of each of up to `keys` keys that together have a zCDP or GDP budget.
+    """Return the (epsilon', delta') of each key, if up to `keys` keys together spend a zCDP or GDP budget.
 
     >>> scheme_within(Privacy.zcdp("0.1", "1e-6"), 2)
     Privacy(epsilon='0.317...', delta='2.5e-07')
     """
     assert whole.definition is not None
-    return Privacy(
-        whole.definition.pure(Fraction(1, keys)), figures_below(whole.aside / keys, _FIGURES)
-    )
+    epsilon = whole.definition.pure(Fraction(1, keys))
+    delta = figures_below(whole.aside / keys, _FIGURES)
+    return Privacy(epsilon, delta)
 
 
 @lru_cache(maxsize=64)
 def noise_within(whole: Privacy, keys: int) -> KeyNoise | None:
-    """Return the shortest Gaussian noise with which up to `keys` keys together have a zCDP or GDP budget.
+    """Return the shortest Gaussian noise with which up to `keys` keys together spend a zCDP or GDP budget.
 
-    None if that would be longer than a million cells, or needs finer integers.
+    The length is found by bisection. None if it is more than a million cells, or if integers over 2**128 are too
+    coarse for the proof.
 
     >>> print(noise_within(Privacy.zcdp("0.1", "1e-6"), 50))
     bounded noise of 175 cells
     """
-    variance, most = variance_of(whole, keys), whole.aside / keys
-    low, high = 0, 1
-    while high <= MOST_CELLS // 2 and not _lost(variance, high) <= most:
-        low, high = high, 2 * high
-    while high - low > 1:  # cells on either side of the middle
+    variance = variance_of(whole, keys)
+    most_aside = whole.aside / keys
+    low = 0
+    high = 1  # cells on either side of the middle
+    while high <= MOST_CELLS // 2 and not _lost(variance, high) <= most_aside:
+        low = high
+        high = 2 * high
+    while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _lost(variance, middle) <= most else (middle, high)
+        if _lost(variance, middle) <= most_aside:
+            high = middle
+        else:
+            low = middle
     if 2 * high + 1 > MOST_CELLS:
         return None
     noise = gaussian_noise(variance, high)
-    aside = None if noise is None else set_aside(noise, variance)
-    return noise if aside is not None and aside <= most else None
+    if noise is None:
+        return None
+    aside = set_aside(noise, variance)
+    if aside is None or aside > most_aside:
+        return None
+    return noise
 
 
 def variance_of(whole: Privacy, keys: int) -> Fraction:
-    """Return the variance of Gaussian noise with which `keys` keys have a zCDP or GDP budget."""
+    """Return the variance of Gaussian noise with which `keys` keys together spend a zCDP or GDP budget."""
     assert whole.definition is not None
     return keys * whole.definition.variance
 
@@ -80,154 +98,191 @@ def gaussian_noise(variance: Fraction, side: int) -> KeyNoise | None:
     """Return the table of a rounded Gaussian law, cut off `side` cells from its middle.
 
     Each integer is 2**128 times the probability of its cell, given that none is cut off, rounded up; the middle has the
-    rest. Bits are added until all are certain, so that the table is the same on every machine. None if the middle would
-    have no more than its neighbour, or if no number of bits makes all certain.
+    rest. Bits are added until every integer is certain, so that the table is the same on every machine. None if the
+    middle would not be larger than its neighbour, or if an integer is still uncertain with `_MOST_PRECISION` bits.
     """
+    outer = _rounded_cells(variance, side)
+    if outer is None:
+        return None
+    middle = (1 << BITS) - 2 * sum(outer)
+    if middle <= outer[-1]:
+        return None
+    return KeyNoise(2 * side + 1, (*outer, middle))
+
+
+def _rounded_cells(variance: Fraction, side: int) -> list[int] | None:
+    """Return the integers of all cells on one side of the middle, or None if they cannot be made certain."""
     bits = _PRECISION
     while bits <= _MOST_PRECISION:
         with precision(bits):
             cells = gaussian_law(variance, side)
             scale = dyadic(1, -BITS) / _within(variance, side)
-            outer = [(g * scale).ceil().unique_fmpz() for g in cells[:-1]]
-        if None not in outer:
-            break
+            rounded = [(cell * scale).ceil().unique_fmpz() for cell in cells[:-1]]
+        certain = [int(n) for n in rounded if n is not None]
+        if len(certain) == len(rounded):
+            return certain
         bits *= 2
-    else:
-        return None
-    half = [int(n) for n in outer if n is not None]
-    middle = (1 << BITS) - 2 * sum(half)
-    return KeyNoise(2 * side + 1, (*half, middle)) if middle > half[-1] else None
+    return None
 
 
 def set_aside(noise: KeyNoise, variance: Fraction) -> Fraction | None:
-    """Return the delta that a key costs with this noise, besides that of Gaussian noise of this variance, rounded up.
+    """Return an upper bound of the delta that a key costs with this table, beside the cost of exact Gaussian noise.
 
-    None if it is not the table of that noise: if an integer is not the one that the law gives, or it has an offset.
+    None if it is not the table of Gaussian noise with this variance: if one of its integers is not the one that the law
+    gives, or if it has an offset.
     """
     side = noise.cells // 2
     if not may_be_gaussian(noise, variance):
         return None
     with precision(_PRECISION):
-        cells, within = gaussian_law(variance, side), _within(variance, side)
-        for n, g in zip(noise.half[:-1], cells[:-1], strict=True):
-            exact = g / within
-            if not (dyadic(n, BITS) >= exact and dyadic(n - 1, BITS) < exact):
+        cells = gaussian_law(variance, side)
+        within = _within(variance, side)
+        for integer, cell in zip(noise.half[:-1], cells[:-1], strict=True):
+            exact = cell / within
+            is_rounded_up = dyadic(integer, BITS) >= exact and dyadic(integer - 1, BITS) < exact
+            if not is_rounded_up:
                 return None
         lost = _lost_ball(variance, side)
-        # the middle, which has the rest, must have as much room as its neighbour
+        # The proof scales all cells by `ratio` to make up for what is lost. The middle, whose integer is what the
+        # others leave, must then have as much room above its own cell as its neighbour has (docs/budget.md).
         ratio = 1 / (1 - lost)
         room = ratio / within - 1
-        if not (room > 0 and ratio * dyadic(noise.half[-1], BITS) - cells[-1] >= cells[-2] * room):
+        scaled_middle = ratio * dyadic(noise.half[-1], BITS)
+        middle_has_room = scaled_middle - cells[-1] >= cells[-2] * room
+        if not (room > 0 and middle_has_room):
             return None
         return figures_above(lost, _FIGURES)
 
 
 def may_be_gaussian(noise: KeyNoise, variance: Fraction) -> bool:
-    """Whether a table has a middle, no offset, and a length that some delta asks for: this is looked at first."""
+    """Whether a table has a middle, no offset, and a length that some delta asks for.
+
+    This is quick, and is checked before anything is computed from a table that a file states.
+    """
     side = noise.cells // 2
-    return (
-        noise.cells % 2 == 1
-        and not noise.offset
-        and side**2 <= _MOST_DEVIATIONS**2 * (variance + 1)
-    )
+    has_middle = noise.cells % 2 == 1
+    not_too_long = side**2 <= _MOST_DEVIATIONS**2 * (variance + 1)
+    return has_middle and not noise.offset and not_too_long
 
 
 def delta_within(each: PerKey, keys: int, whole: Privacy) -> Fraction:
-    """Return a proved delta of `keys` keys together at the epsilon of a zCDP or GDP budget; 1 if nothing is proved.
+    """Return a proved delta of `keys` keys together, at the epsilon of a zCDP or GDP budget; 1 if nothing is proved.
 
-    Half of delta is for the conversion; what is set aside comes on top.
+    Half of delta is for the conversion to epsilon. What each key sets aside is added to it.
     """
     assert whole.definition is not None
-    aside: Fraction | None = None
+    aside = _aside_within(each, keys, whole, whole.definition)
+    if aside is None:
+        return Fraction(1)
+    for_conversion = whole.delta - whole.aside
+    return min(for_conversion + keys * aside, Fraction(1))
+
+
+def _aside_within(
+    each: PerKey, keys: int, whole: Privacy, definition: Definition
+) -> Fraction | None:
+    """Return the delta that each key sets aside, or None if `keys` keys are not proved to stay within the budget."""
     if isinstance(each, KeyNoise):
-        aside = set_aside(each, variance_of(whole, keys))
-    elif (
-        isinstance(each, Privacy)
-        and each.definition is None
-        and whole.definition.allows(each.epsilon, keys)
-    ):
-        aside = each.delta
-    return (
-        Fraction(1) if aside is None else min(whole.delta - whole.aside + keys * aside, Fraction(1))
-    )
+        return set_aside(each, variance_of(whole, keys))
+    if not isinstance(each, Privacy) or each.definition is not None:
+        return None
+    if not definition.allows(each.epsilon, keys):
+        return None
+    return each.delta
 
 
 def method_within(each: PerKey, keys: int, whole: Privacy) -> str:
-    """State how that was proved."""
+    """Return how `delta_within` proves its delta, in words."""
     assert whole.definition is not None
     if isinstance(each, KeyNoise):
-        how = f"by Gaussian noise of variance {float(variance_of(whole, keys)):.9g}, rounded and cut off"
+        variance = float(variance_of(whole, keys))
+        how = f"by Gaussian noise of variance {variance:.9g}, rounded and cut off"
     else:
         how = f"by the {whole.definition.symbol} that follows from its epsilon"
     return f"{how}, in ball arithmetic"
 
 
 def _lost(variance: Fraction, side: int) -> Fraction:
-    """What a table of this length costs, if its integers are good enough."""
+    """Return the delta of a table with this many cells on either side, if its integers are good enough, rounded up."""
     with precision(_PRECISION):
         return figures_above(_lost_ball(variance, side), _FIGURES)
 
 
 def _lost_ball(variance: Fraction, side: int) -> arb:
-    """1 - (m - g_c) / (m (1 - g_c + g_e)), by tails, which keep their precision where they are small."""
-    near, end, far = (gaussian_tail(variance, j) for j in (1, side, side + 1))
+    """Return d of the module's docstring, ``1 - (m - g_c) / (m (1 - g_c + g_e))``.
+
+    All terms are written as tails of the normal law, which keep their precision where they are small: with T_j the
+    probability of more than j - 1/2, the middle is ``1 - 2 T_1``, the end ``T_side - T_(side+1)``, and the cells of the
+    table ``1 - 2 T_(side+1)`` together.
+    """
+    near = gaussian_tail(variance, 1)
+    end = gaussian_tail(variance, side)
+    far = gaussian_tail(variance, side + 1)
     return 1 - 2 * (near - far) / ((1 - 2 * far) * (2 * near + end - far))
 
 
 def gaussian_law(variance: Fraction, side: int) -> tuple[arb, ...]:
-    """The probabilities of a rounded Gaussian law, from `side` cells away up to its middle, at this precision."""
+    """Return the probabilities of a rounded Gaussian law, from `side` cells away up to its middle.
+
+    They are computed with the precision of the context.
+    """
     return _gaussian_law(variance, side, ctx.prec)
 
 
 @lru_cache(maxsize=8)  # a table is made, and then proved
 def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
     with precision(bits):
-        unit = (
-            1 / (8 * ball(variance)).sqrt()
-        )  # half of a cell, of a variable with density exp(-t**2) / sqrt(pi)
+        # half of a cell, in units in which the density is exp(-t**2) / sqrt(pi)
+        unit = 1 / (8 * ball(variance)).sqrt()
         middle = 1 - unit.erfc()
         if variance < _WIDE:
             tails = [((2 * j - 1) * unit).erfc() / 2 for j in range(side + 1, 0, -1)]
             cells = [near - far for far, near in pairwise(tails)]
             return *cells, middle
-        density = _cell_series(unit, 2 * side * unit, bits)
-        step = 4 * unit**2
-        squares = [j * j * step for j in range(side, 0, -1)]
-        cells = [(-square).exp() * density(square) for square in squares]
+        scaled_probability = _cell_series(unit, 2 * side * unit, bits)
+        squared_width = 4 * unit**2
+        squares = [j * j * squared_width for j in range(side, 0, -1)]
+        cells = [(-square).exp() * scaled_probability(square) for square in squares]
         return *cells, middle
 
 
 def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
-    """A polynomial in c**2 that is exp(c**2) times the probability of the cell around c, up to `furthest`.
+    """Return a polynomial in c**2 whose value is exp(c**2) times the probability of the cell around c.
 
-    It is 2 / sqrt(pi) times the integral, from 0 to u = `unit`, of cosh(2 c s) exp(-s**2), a power series in s**2. On
-    the circle abs(s) = 1 that function is at most exp(2 c + 1), and so is each of its coefficients. All terms after
-    the first n are together at most ``exp(2 c + 1) u**(2 n + 1) / (1 - u**2)``: a radius of the first coefficient.
+    It is 2 / sqrt(pi) times the integral, from 0 to u = `unit`, of cosh(2 c s) exp(-s**2), a power series in s**2. It
+    holds up to c = `furthest`. On the circle abs(s) = 1 the integrand is at most exp(2 c + 1), and so is each of its
+    coefficients (Cauchy's estimate). So all terms after the first n are together at most
+    ``exp(2 c + 1) u**(2 n + 1) / (1 - u**2)``, which becomes the radius of the first coefficient.
     """
-    n, square = 1, unit**2
+    square = unit**2
+    terms = 1
     left_out = (2 * furthest + 1).exp() * unit * square / (1 - square)
     while not left_out < dyadic(1, bits) * unit:
-        n += 1
+        terms += 1
         left_out *= square
-    powers = [unit ** (2 * k + 1) / (2 * k + 1) for k in range(n)]  # integrals of s**(2 k)
+    integrals = [unit ** (2 * k + 1) / (2 * k + 1) for k in range(terms)]  # of s**(2 k)
 
     def coefficient(m: int) -> arb:
-        """The integral of the term (2 c s)**(2 m) of the cosh times exp(-s**2), as a series."""
+        """Return the coefficient of c**(2 m): the integral of (2 s)**(2 m) / (2 m)! exp(-s**2), by its power series."""
         series = arb(0)
-        for k in range(m, n):
+        for k in range(m, terms):
             sign = (-1) ** (k - m)
-            series += ball(Fraction(sign, math.factorial(k - m))) * powers[k]
-        return ball(Fraction(4**m, math.factorial(2 * m))) * series
+            of_exponential = ball(Fraction(sign, math.factorial(k - m)))
+            series += of_exponential * integrals[k]
+        of_cosh = ball(Fraction(4**m, math.factorial(2 * m)))
+        return of_cosh * series
 
-    coefficients = [coefficient(m) for m in range(n)]
+    coefficients = [coefficient(m) for m in range(terms)]
     coefficients[0] += arb(0, left_out.upper())
     return arb_poly([2 / arb.pi().sqrt() * c for c in coefficients])
 
 
 def _within(variance: Fraction, side: int) -> arb:
+    """Return the probability of all cells of a table: that a rounded Gaussian number is at most `side` in size."""
     return 1 - 2 * gaussian_tail(variance, side + 1)
 
 
 def gaussian_tail(variance: Fraction, j: int) -> arb:
-    """The probability of more than j - 1/2."""
-    return (ball(Fraction(2 * j - 1, 2)) / (2 * ball(variance)).sqrt()).erfc() / 2
+    """Return the probability that a Gaussian number of this variance exceeds j - 1/2."""
+    start = ball(Fraction(2 * j - 1, 2))
+    return (start / (2 * ball(variance)).sqrt()).erfc() / 2

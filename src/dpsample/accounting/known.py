@@ -1,8 +1,9 @@
-"""Known keys: what a release states of a public list of keys, each of which it reports, also with 0.
+"""Known keys: a public list of keys, each of which a release reports, even those of frequency 0.
 
-A known key is drawn as any other, with so many public elements added to its frequency that it is reported with
-certainty, and that its token has the same law around every frequency. These elements are then taken off its token. So
-its privacy is that of any other key (docs/theory.md, section 4), and its token may be 0 or negative.
+The token of a known key is drawn as that of any other key, after public elements were added to its frequency: enough of
+them that it is reported with certainty, and that its token has the same law around every frequency. The number of these
+elements is then subtracted from its token. So its privacy is that of any other key (docs/theory.md, section 4), and its
+token may be 0 or negative.
 """
 
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from dpsample.scheme.sampling import KeepAll
 
 @dataclass(frozen=True)
 class Known:
-    """A list of known keys: how many there are, whether no others are reported, and what is added to each frequency.
+    """The statement of a release about its known keys.
 
-    `added` is None where users are counted in a stage of its own.
+    keys   the number of keys of the list
+    only   whether no other keys are reported
+    added  the number of elements that were added to each frequency; None if users are counted with Gaussian noise
     """
 
     keys: int
@@ -27,24 +30,21 @@ class Known:
     added: int | None = None
 
     def __post_init__(self) -> None:
-        numbers = [self.keys, *([] if self.added is None else [self.added])]
-        if (
-            not all(type(n) is int and 0 < n <= MAX_FREQUENCY for n in numbers)
-            or type(self.only) is not bool
-        ):
+        numbers = [self.keys] if self.added is None else [self.keys, self.added]
+        are_frequencies = all(type(n) is int and 0 < n <= MAX_FREQUENCY for n in numbers)
+        if not are_frequencies or type(self.only) is not bool:
             raise InvalidValue(
-                "a list of known keys states its number of keys, and what is added to their frequencies",
-                "something else",
+                "a release with known keys must state how many there are, whether there are others, and how many "
+                "elements were added to each",
                 "get the release again from where it was written",
             )
 
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
-        return {
-            "keys": self.keys,
-            "only": self.only,
-            **({} if self.added is None else {"added": self.added}),
-        }
+        form: dict[str, Any] = {"keys": self.keys, "only": self.only}
+        if self.added is not None:
+            form["added"] = self.added
+        return form
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> "Known":
@@ -52,12 +52,15 @@ class Known:
         return cls(form["keys"], form["only"], form.get("added"))
 
     def __str__(self) -> str:
-        listed = f"{self.keys:,} key{'' if self.keys == 1 else 's'} of a public list"
+        plural = "" if self.keys == 1 else "s"
+        listed = f"{self.keys:,} key{plural} of a public list"
         return f"{listed}, and no others" if self.only else listed
 
 
 def added_to_known(per_key: PerKey) -> int:
-    """Return how many elements are added to a known key's frequency: all rows from there on are shifts of one another.
+    """Return the number of elements that are added to a known key's frequency.
+
+    From this frequency on, every key is reported, and the laws of tokens are shifts of one another.
 
     >>> from dpsample import Privacy
     >>> added_to_known(Privacy(1, 1e-6))

@@ -1,25 +1,31 @@
-"""Lengths: in how many units the vectors are counted that users add to the parts of the counts.
+"""Lengths of the vectors that users add to the counts, in units.
 
-Many units, so that rounding matters little; but a table of noise has a cell for each, so that there are fewer where
-noise is large. Lengths follow from the budget, and from how many keys and groups of keys are worth their noise, which
-is chosen from a few numbers. So whoever reads a release can tell whether its lengths are some that could be chosen
-(docs/theory.md, section 10).
+Weights are counted in whole units. Many units make rounding matter little. But a table of noise has a cell for each
+unit, so there are fewer where noise is large. Lengths follow from the budget, and from the numbers of keys and groups
+of keys that are worth their noise, which are chosen from short lists. So whoever reads a release can tell whether its
+lengths are some that could be chosen (docs/theory.md, section 10).
 """
 
 import math
 from fractions import Fraction
 from typing import Final
 
-_MOST: Final = 192  # of a user's vector, in units
-_SPREAD: Final = 12_000  # units of a deviation, at most: longer tables take seconds to make
-_FIRST_UNIT: Final = 16  # of a key in the first counts, at most
-_LOST_UNITS: Final = 48  # of what one user may lose, at most
-MOST_GROUPS: Final = 6  # of keys, for which the share that was clipped is measured
-_LARGEST_ROW: Final = 64  # of a histogram of users by their number of keys: these are up to 2**row
+# The largest length of a user's vector: rounding a weight to 1/192 of it matters little.
+_MOST: Final = 192
+# The most units of a standard deviation: longer tables take seconds to make.
+_SPREAD: Final = 12_000
+# The most units of one key in the first counts.
+_FIRST_UNIT: Final = 16
+# The most units that one user may lose by clipping.
+_LOST_UNITS: Final = 48
+# The most groups of keys for which the clipped share is measured: each further group has more noise.
+MOST_GROUPS: Final = 6
+# The rows of a histogram of users by their number of keys end at powers of two up to this one.
+_LARGEST_ROW: Final = 64
 
 
 def deviation_of(square: Fraction) -> float:
-    """Return the deviation of the noise that a vector of length one gets for this mu**2."""
+    """Return the standard deviation of the noise of a vector of length one, for a mu**2 of `square`."""
     return 1 / math.sqrt(square)
 
 
@@ -29,33 +35,40 @@ def vector_length(square: Fraction) -> int:
     >>> vector_length(Fraction("0.01")), vector_length(Fraction("1e-6"))
     (192, 12)
     """
-    return max(1, min(_MOST, int(_SPREAD / deviation_of(square))))
+    units_for_spread = int(_SPREAD / deviation_of(square))
+    return max(1, min(_MOST, units_for_spread))
 
 
 def first_unit(square: Fraction, keys_each: float) -> int:
-    """Return the units of each key in the first counts, if users count fully in this number of keys."""
-    return max(1, min(_FIRST_UNIT, int(vector_length(square) / math.sqrt(keys_each))))
+    """Return the units of each key in the first counts, if users count fully in up to `keys_each` keys."""
+    units_for_length = int(vector_length(square) / math.sqrt(keys_each))
+    return max(1, min(_FIRST_UNIT, units_for_length))
 
 
 def first_length(square: Fraction, keys_each: float) -> int:
-    """Return the length of a user's vector in the first counts."""
-    return math.isqrt(int(first_unit(square, keys_each) ** 2 * keys_each))
+    """Return the length, in units, of a user's vector in the first counts: that of `keys_each` keys with all units."""
+    unit = first_unit(square, keys_each)
+    return math.isqrt(int(unit**2 * keys_each))
 
 
 def first_lengths(square: Fraction) -> frozenset[int]:
-    """Return all lengths that a vector of the first counts may have: numbers of keys are powers of the root of 2.
+    """Return all lengths that a vector of the first counts may have: `keys_each` is a power of the square root of 2.
 
     >>> sorted(first_lengths(Fraction("0.01")))[:4]
     [16, 19, 22, 26]
     """
-    return frozenset(first_length(square, 2 ** (half / 2)) for half in range(2 * _LARGEST_ROW))
+    keys_each = [2 ** (half / 2) for half in range(2 * _LARGEST_ROW)]
+    return frozenset(first_length(square, keys) for keys in keys_each)
 
 
 def lost_units(square: Fraction) -> int:
-    """Return the units of what one user may lose by clipping; `square` is that of this part of the counts."""
+    """Return the units that one user may lose by clipping; `square` is the mu**2 of the part that measures it."""
     return min(_LOST_UNITS, vector_length(square))
 
 
 def lost_length(square: Fraction, groups: int) -> int:
-    """Return the length of what one user may lose: rounding moves the total of each group by one."""
+    """Return the length of the vector that one user may lose, over all groups.
+
+    Rounding changes the total of each group by at most one unit, and all of them by the root of their number.
+    """
     return lost_units(square) + math.isqrt(max(groups, 2)) + 1

@@ -19,15 +19,24 @@ from flint import arb, fmpz, fmpz_poly
 
 from dpsample.balls import ball, ceiling, dyadic, floor, precision
 
+# Masses are integers over 2**128, as the tables of noise are.
 BITS = 128
-_TAIL = 1 << (BITS - 110)  # a tail of this mass is set aside
-_CELLS = 1 << 14  # most cells of a distribution; with more, the grid becomes coarser
-_FINE = 1 << 11  # least number of steps between the smallest and the largest loss of one mechanism
+# The mass of a tail that is cut off: 2**-110, far below any delta. A larger one would add to delta.
+_TAIL = 1 << (BITS - 110)
+# A distribution has at most this many cells; with more, its grid becomes coarser. With fewer, deltas would be larger.
+_CELLS = 1 << 14
+# There are at least this many steps between the smallest and the largest loss of one mechanism. With fewer, dividing
+# losses among grid points raises delta noticeably.
+_FINE = 1 << 11
+# The span of losses is taken to be at least this, so that a mechanism that reveals almost nothing has a finite grid.
+_LEAST_SPAN = 2.0**-40
 
 
 @dataclass(frozen=True)
 class Losses:
-    """An upper bound of a privacy loss distribution: the mass at (first + n) / 2**step is masses[n] / 2**BITS.
+    """An upper bound of a privacy loss distribution, on a grid.
+
+    The loss (first + n) / 2**step has the mass masses[n] / 2**BITS, and `infinite` is the mass of infinite losses.
 
     >>> likely, unlikely = ball(Fraction(3, 4)), ball(Fraction(1, 4))
     >>> coin = Losses.of_atoms([(likely, unlikely), (unlikely, likely)])
@@ -47,41 +56,41 @@ class Losses:
         infinite: Fraction = Fraction(0),
         step: int | None = None,
     ) -> "Losses":
-        """Return the losses of a pair of laws, given as the probabilities P and Q of each outcome, all positive.
+        """Return the losses of a pair of laws; each atom is an outcome's probabilities P and Q, which are positive.
 
-        `infinite` is the probability under P of outcomes that Q does not have.
+        `infinite` is the probability under P of outcomes that Q does not have. `step` sets the grid; by default it
+        follows from the span of the losses.
         """
         with precision():
             losses = [(p / q).log() for p, q in atoms]
             if step is None:
-                floats = [float(loss) for loss in losses]
-                step = _step_of(max(floats) - min(floats))
+                step = _step_of(losses)
             cells: dict[int, int] = {}
             for (p, q), loss in zip(atoms, losses, strict=True):
-                for cell, mass in _divided(p, q, floor(loss, step), ceiling(loss, step), step):
+                below = floor(loss, step)
+                above = ceiling(loss, step)
+                for cell, mass in _divided(p, q, below, above, step):
                     cells[cell] = cells.get(cell, 0) + mass
-            return cls._trimmed(step, cells, _above(infinite))
 
-    @classmethod
-    def _trimmed(cls, step: int, cells: dict[int, int], infinite: int) -> "Losses":
-        first = min(cells)
-        return cls(
-            step, first, tuple(cells.get(i, 0) for i in range(first, max(cells) + 1)), infinite
-        )._shorter()
+            first = min(cells)
+            places = range(first, max(cells) + 1)
+            masses = tuple(cells.get(place, 0) for place in places)
+            return cls(step, first, masses, _units_above(infinite))._shorter()
 
     def __mul__(self, other: "Losses") -> "Losses":
-        """Compose two mechanisms."""
+        """Return the losses of two mechanisms together: a convolution, which multiplies polynomials."""
         step = min(self.step, other.step)
-        a = self._coarser(step)
-        b = other._coarser(step)
-        product = fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))
-        round_up = (1 << BITS) - 1
-        masses = tuple((int(mass) + round_up) >> BITS for mass in product.coeffs())
-        composed = Losses(step, a.first + b.first, masses, a.infinite + b.infinite)
-        return composed._shorter()
+        one = self._coarser(step)
+        another = other._coarser(step)
+        product = fmpz_poly(list(one.masses)) * fmpz_poly(list(another.masses))
+        products = map(int, product.coeffs())  # in units of 2**(-2 BITS)
+        to_round_up = (1 << BITS) - 1
+        masses = tuple((mass + to_round_up) >> BITS for mass in products)
+        infinite = one.infinite + another.infinite
+        return Losses(step, one.first + another.first, masses, infinite)._shorter()
 
     def __pow__(self, times: int) -> "Losses":
-        """Compose a mechanism with itself."""
+        """Return the losses of a mechanism that is run `times` times, by squaring."""
         result: Losses | None = None
         square = self
         while True:
@@ -94,71 +103,103 @@ class Losses:
             square = square * square
 
     def delta(self, epsilon: Fraction) -> Fraction:
-        """Return the delta at this epsilon, proved, rounded up."""
-        start = max(math.floor(epsilon * 2**self.step) + 1 - self.first, 0)
+        """Return a proved upper bound of the delta at this epsilon.
+
+        The mass m of each loss L above epsilon adds ``m (1 - exp(epsilon - L))``. These are the masses less
+        ``exp(epsilon - L_0) sum m_n shrink**n``, where L_0 is the first such loss, n counts steps from there, and
+        shrink = exp(-step). The sum is computed by Horner's rule.
+        """
+        first_above = math.floor(epsilon * 2**self.step) + 1
+        start = max(first_above - self.first, 0)
         above = self.masses[start:]
         if not above:
             return min(Fraction(self.infinite, 1 << BITS), Fraction(1))
         with precision():
             shrink = (-dyadic(1, self.step)).exp()
-            weighted = arb(0)
+            shrunk_sum = arb(0)
             for mass in reversed(above):
-                weighted = weighted * shrink + arb(fmpz(mass))
-            nearest = (ball(epsilon) - dyadic(self.first + start, self.step)).exp()
-            finite = max(ceiling(arb(fmpz(sum(above))) - nearest * weighted, 0), 0)
-        return min(Fraction(self.infinite + finite, 1 << BITS), Fraction(1))
+                shrunk_sum = shrunk_sum * shrink + arb(fmpz(mass))
+            first_loss = dyadic(self.first + start, self.step)
+            first_factor = (ball(epsilon) - first_loss).exp()
+            finite = arb(fmpz(sum(above))) - first_factor * shrunk_sum
+            finite_units = max(ceiling(finite, 0), 0)
+        units = self.infinite + finite_units
+        return min(Fraction(units, 1 << BITS), Fraction(1))
 
     def _shorter(self) -> "Losses":
-        """Put tails aside: the upper one at infinity, the lower one where it begins."""
-        masses, infinite, end = self.masses, self.infinite, len(self.masses)
-        above = below = start = 0
-        while end > 1 and above + masses[end - 1] <= _TAIL:
+        """Return an upper bound with fewer cells: the upper tail at infinity, the lower one at its largest loss.
+
+        If that leaves more than `_CELLS` cells, the grid becomes coarser by a factor of two.
+        """
+        end = len(self.masses)
+        upper_tail = 0
+        while end > 1 and upper_tail + self.masses[end - 1] <= _TAIL:
             end -= 1
-            above += masses[end]
-        while start < end - 1 and below + masses[start] <= _TAIL:
-            below += masses[start]
+            upper_tail += self.masses[end]
+        start = 0
+        lower_tail = 0
+        while start < end - 1 and lower_tail + self.masses[start] <= _TAIL:
+            lower_tail += self.masses[start]
             start += 1
-        masses = (masses[start] + below, *masses[start + 1 : end])
-        shorter = Losses(self.step, self.first + start, masses, infinite + above)
-        return shorter._coarser(self.step - 1) if len(masses) > _CELLS else shorter
+        smallest = self.masses[start] + lower_tail
+        masses = (smallest, *self.masses[start + 1 : end])
+        shorter = Losses(self.step, self.first + start, masses, self.infinite + upper_tail)
+        if len(masses) > _CELLS:
+            return shorter._coarser(self.step - 1)
+        return shorter
 
     def _coarser(self, step: int) -> "Losses":
-        """The same on a coarser grid; an odd cell is divided among its neighbours."""
+        """Return an upper bound on the grid of this step, which is coarser or the same.
+
+        Every other cell is between two cells of the coarser grid, and is divided among them (`_divided`).
+        """
         losses = self
         while losses.step > step:
             with precision():
-                upper = 1 / (1 + (-dyadic(1, losses.step)).exp())  # the share that goes up
-                up, down = ceiling(upper, BITS), ceiling(1 - upper, BITS)
-            start = losses.first // 2
+                upper_share = 1 / (1 + (-dyadic(1, losses.step)).exp())
+                up = ceiling(upper_share, BITS)
+                down = ceiling(1 - upper_share, BITS)
+            first = losses.first // 2
             cells = [0] * (len(losses.masses) // 2 + 2)
-            for i, mass in enumerate(losses.masses, losses.first):
-                place = i // 2 - start
-                if i % 2:
-                    cells[place] += (mass * down >> BITS) + 1
-                    cells[place + 1] += (mass * up >> BITS) + 1
+            for place, mass in enumerate(losses.masses, losses.first):
+                cell = place // 2 - first
+                if place % 2:
+                    cells[cell] += (mass * down >> BITS) + 1
+                    cells[cell + 1] += (mass * up >> BITS) + 1
                 else:
-                    cells[place] += mass
-            losses = Losses(losses.step - 1, start, tuple(cells), losses.infinite)
+                    cells[cell] += mass
+            losses = Losses(losses.step - 1, first, tuple(cells), losses.infinite)
         return losses
 
 
-def _step_of(span: float) -> int:
-    return max(0, math.ceil(math.log2(_FINE / max(span, 2.0**-40))))
+def _step_of(losses: list[arb]) -> int:
+    """Return the step of a grid, in steps of 2**-step, that is fine for these losses."""
+    floats = [float(loss) for loss in losses]
+    span = max(floats) - min(floats)
+    steps_of_one = _FINE / max(span, _LEAST_SPAN)
+    return max(0, math.ceil(math.log2(steps_of_one)))
 
 
-def _above(value: Fraction) -> int:
-    return -(-(value.numerator << BITS) // value.denominator)
+def _units_above(probability: Fraction) -> int:
+    """Return a probability in units of 2**-BITS, rounded up."""
+    return -(-(probability.numerator << BITS) // probability.denominator)
 
 
 def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, int]]:
-    """Divide an outcome, or several whose losses lie between two grid points, among both; P and Q are kept."""
+    """Return the masses of both grid points, `low` and `high`, between which an outcome's loss lies.
+
+    `p` and `q` are the outcome's probabilities P and Q. The masses a and b solve ``a + b = p`` and
+    ``a exp(-L_low) + b exp(-L_high) = q``, so that the grid points have the same P and Q together.
+    """
     if high != low + 1:  # on a grid point, or too close to one to tell
         return [(high, ceiling(p, BITS))]
     width = dyadic(1, step)
     E_low = dyadic(low, step).exp()
     E_high = dyadic(high, step).exp()
-    upper = (p - q * E_low) / (1 - (-width).exp())
-    lower = (q * E_high - p) / (width.exp() - 1)
+    shrink = (-width).exp()
+    grow = width.exp()
+    upper = (p - q * E_low) / (1 - shrink)
+    lower = (q * E_high - p) / (grow - 1)
     upper_mass = max(ceiling(upper, BITS), 0)
     lower_mass = max(ceiling(lower, BITS), 0)
     return [(low, lower_mass), (high, upper_mass)]

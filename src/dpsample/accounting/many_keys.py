@@ -25,9 +25,8 @@ from dpsample.accounting.gaussian import delta_within, method_within, noise_with
 from dpsample.accounting.losses import Losses
 from dpsample.accounting.noise_search import (
     Choice,
-    Shape,
+    NoiseSearch,
     delta_in_floats,
-    lowest,
     orders_near,
     quick_shape,
     recursive_shape,
@@ -43,31 +42,41 @@ from dpsample.scheme.renyi_steps import RenyiSteps, steps_to_half
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll
 
-_FEW_KEYS = 8  # up to here the composition theorem may be best
-_SHARES = (0.3, 0.1, 0.6)  # of delta, for the ends of the noise, or the first step
-# Offsets are tried where they can gain: of short noise. Beyond, the gain is below 1 %, and the search takes seconds.
+# With more keys, the composition theorem is never the best method, and is not tried.
+_FEW_KEYS = 8
+# Parts of delta that are tried for the ends of noise, or for the first of the Rényi steps.
+_SHARES = (0.3, 0.1, 0.6)
+# Offsets are tried where they can gain: for few keys and short noise. Beyond, the gain is below 1 %, and the search
+# takes seconds.
 _OFFSETS = (1, 2, 3)
 _OFFSET_KEYS = 20
 _OFFSET_REACH = 128
-_OFFSET_SHARES = (
-    0.6,
-)  # of delta, for new keys; ledgers set it aside, so it is no more than without an offset
+# The part of delta for new keys with an offset. Ledgers set it aside, so it is no more than without an offset.
+_OFFSET_SHARES = (0.6,)
+# Figures of the parameters of Rényi steps, rounded down.
 _FIGURES = 9
-_HOPELESS = 2  # times the allowed delta, in floats: no proof will find less
+# Noise whose delta in floats is more than twice the allowed one is refused without a proof, which takes long. Floats
+# are far more precise than that.
+_HOPELESS = 2
+# An epsilon beyond this has an exp that is no float. In floats it is replaced by this one, which allows less.
+_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
 class ManyKeysCertificate:
-    """What up to `keys` keys of a user cost together: at most `whole`, since `delta` is not above its."""
+    """The proof that up to `keys` keys of a user, with `each` for one key, have the privacy `whole` together.
+
+    `delta` is a proved upper bound of their delta at the epsilon of `whole`, and at most the delta of `whole`.
+    """
 
     each: ManyKeys
     keys: int
     whole: Privacy
-    delta: Fraction  # a proved upper bound, at the epsilon of `whole`
+    delta: Fraction
 
     @property
     def method(self) -> str:
-        """How it was proved."""
+        """The method of the proof, in words."""
         if self.whole.definition is not None:
             return method_within(self.each, self.keys, self.whole)
         if isinstance(self.each, Privacy):
@@ -95,7 +104,7 @@ class ManyKeysCertificate:
 
 
 def certify_many_keys(each: ManyKeys, keys: int, whole: Privacy) -> ManyKeysCertificate:
-    """Prove what a user's keys cost together; raises `PrivacyViolation` if that is more than `whole`.
+    """Prove that a user's keys have the privacy `whole` together; raise `PrivacyViolation` if they do not.
 
     >>> print(certify_many_keys(Privacy("0.033", "1e-8"), 50, Privacy(1, 1e-6)))
     Privacy(epsilon='1', delta='1e-06') holds for up to 50 keys together, each with Privacy(epsilon='0.033', \
@@ -113,27 +122,32 @@ delta='1e-08')
 
 
 def curve_of_keys(each: ManyKeys, keys: int, whole: Privacy) -> RenyiCurve:
-    """Return an upper bound of the Rényi divergences of a user's keys together, which are proved to have `whole`."""
+    """Return an upper bound of the Rényi divergences of a user's keys together, if these have the privacy `whole`."""
     if isinstance(each, KeyNoise):
         return curve_of_noise(each) * keys
     if isinstance(each, RenyiSteps):
-        return RenyiCurve.of_order(each.order, keys * each.divergence, RenyiCurve.of_privacy(whole))
+        together = keys * each.divergence
+        return RenyiCurve.of_order(each.order, together, RenyiCurve.of_privacy(whole))
     return RenyiCurve.of_privacy(each) * keys
 
 
 def curve_of_noise(noise: KeyNoise) -> RenyiCurve:
-    """Return the curve of one key. A new key is not reported, in either dataset, unless that is set aside."""
+    """Return the curve of one key. The event that a new key is reported is set aside in its delta."""
     shifted = RenyiCurve.of_shifted(noise_atoms(noise), noise.delta)
     return replace(shifted, delta=noise.new_key)
 
 
 def noise_atoms(noise: KeyNoise) -> list[tuple[arb, arb]]:
-    """Return the probabilities of each outcome under two frequencies that differ by one, but for the ends."""
+    """Return the probabilities of each outcome under two frequencies that differ by one.
+
+    Each frequency has one outcome, an end of the table, that the other one does not have. These two are left out.
+    """
     masses = [dyadic(n, BITS) for n in noise.table]
-    return [(now, before) for before, now in pairwise(masses)]
+    return [(mass, shifted) for shifted, mass in pairwise(masses)]
 
 
 def _delta_together(each: ManyKeys, keys: int, whole: Privacy) -> Fraction:
+    """Return a proved delta of `keys` keys together at the epsilon of `whole`; 1 if nothing is proved."""
     if whole.definition is not None:
         return delta_within(each, keys, whole)
     if isinstance(each, KeyNoise):
@@ -141,42 +155,47 @@ def _delta_together(each: ManyKeys, keys: int, whole: Privacy) -> Fraction:
             return Fraction(1)
         return _delta_of_noise(each, keys, whole.epsilon)
     if isinstance(each, RenyiSteps):
-        left = whole.delta - keys * each.delta
-        if left <= 0 or keys * each.divergence + conversion(each.order, left) > whole.epsilon:
+        delta_left = whole.delta - keys * each.delta
+        if delta_left <= 0:
             return Fraction(1)
-        return whole.delta
+        epsilon = keys * each.divergence + conversion(each.order, delta_left)
+        return whole.delta if epsilon <= whole.epsilon else Fraction(1)
     return composed_delta(each, keys, whole.epsilon)
 
 
 @lru_cache(maxsize=64)
 def may_hold(noise: KeyNoise, keys: int, whole: Privacy) -> bool:
-    """Whether a proof that keys have this privacy together is worth beginning: in floats, and soon.
+    """Whether `keys` keys with this noise may have the privacy `whole`, by a quick computation in floats.
 
-    A proof takes long for a long table, and so does all that is computed from its law.
+    It is asked first, since a proof for a long table takes long, as does everything that is computed from its law.
     """
     most = _HOPELESS * float(whole.delta)
     new_keys = -math.expm1(keys * math.log1p(-float(noise.new_key)))
     if new_keys > most:
         return False
-    return delta_in_floats(noise.probabilities, min(float(whole.epsilon), 700.0), keys) <= most
+    epsilon = min(float(whole.epsilon), _LARGEST_EXPONENT)
+    return delta_in_floats(noise.probabilities, epsilon, keys) <= most
 
 
 def _delta_of_noise(noise: KeyNoise, keys: int, epsilon: Fraction) -> Fraction:
-    """The largest of ``j new_key + delta_{k - j}``: j keys are new, and k - j exist anyway (docs/theory.md, section 9).
+    """Return a proved delta of `keys` keys: the largest of ``j new_key + delta_{k - j}`` over j (docs/theory.md, 9).
 
-    Without an offset no new key costs more than one that exists. For many keys, j goes by ranges: the cost of the new
-    keys at the end of a range, and of the others at its start.
+    Here j of the k keys are new, and the others exist without this user too. Without an offset, a new key never costs
+    more than one that exists, and j = 0 is the worst. With many keys, j goes by ranges that double: each range counts
+    with the new keys at its end and the others at its start, which is an upper bound.
     """
     losses = Losses.of_atoms(noise_atoms(noise), noise.delta)
     if not noise.offset:
         return (losses**keys).delta(epsilon)
     starts = list(range(keys))
     if keys > _OFFSET_KEYS:
-        starts = [0, *(1 << n for n in range((keys - 1).bit_length()))]
+        doubling = [1 << n for n in range((keys - 1).bit_length())]
+        starts = [0, *doubling]
+    ranges = list(pairwise([*starts, keys]))
     worst = keys * noise.new_key
     existing = 0
-    together: Losses | None = None  # of the keys that exist anyway
-    for start, after in reversed(list(pairwise([*starts, keys]))):
+    together: Losses | None = None  # the losses of the keys that exist
+    for start, after in reversed(ranges):
         more = losses ** (keys - start - existing)
         together = more if together is None else together * more
         existing = keys - start
@@ -185,15 +204,18 @@ def _delta_of_noise(noise: KeyNoise, keys: int, epsilon: Fraction) -> Fraction:
     return worst
 
 
-@lru_cache(maxsize=64, typed=True)  # True is no number of keys
+@lru_cache(maxsize=64, typed=True)  # typed, so that True, which is refused, is not taken for 1
 def chosen_per_key(
     whole: Privacy, keys: int, all_keys: bool = True, keys_only: bool = False, quick: bool = False
 ) -> ManyKeys:
-    """Return what each of a user's up to `keys` keys gets, so that all together have `whole`.
+    """Return the mechanism of each key, if a user has up to `keys` keys that together have the privacy `whole`.
 
-    Of the methods that can be used, the one with the lowest frequency of an even chance; the first of equals.
-    `all_keys` says that there is no sampling. `quick` is for predictions: noise that is found in floats alone, of few
-    orders and without an offset, and a little longer.
+    It is the one that reports keys with an even chance at the lowest frequency, and the first of equals.
+
+    all_keys   whether keys are not sampled
+    keys_only  whether keys are reported without tokens
+    quick      for predictions: noise is found in floats alone, for fewer orders and without an offset, and is a little
+               longer
 
     >>> [type(chosen_per_key(Privacy(1, 1e-6), keys)).__name__ for keys in (1, 2, 50)]
     ['Privacy', 'Privacy', 'KeyNoise']
@@ -201,24 +223,29 @@ def chosen_per_key(
     True
     """
     check_keys_per_user(keys)
-    candidates: list[ManyKeys | None] = []
     if whole.definition is not None:
-        candidates += [noise_within(whole, keys) if all_keys else None, scheme_within(whole, keys)]
-        return min((c for c in candidates if c is not None), key=even_chance)
+        noise = noise_within(whole, keys) if all_keys else None
+        return _lowest_even_chance(noise, scheme_within(whole, keys))
+    candidates: list[ManyKeys | None] = []
     if keys <= _FEW_KEYS or not (all_keys or keys_only):
         candidates.append(per_key(whole, keys))
     if keys > 1 and all_keys and not keys_only:
-        candidates += [least_noise(whole, keys, quick)]
+        candidates.append(least_noise(whole, keys, quick))
     if keys > 1 and keys_only:
-        candidates += [largest_steps(whole, keys)]
-    usable = [c for c in candidates if c is not None]
-    if not usable:
-        usable = [per_key(whole, keys)]
+        candidates.append(largest_steps(whole, keys))
+    if all(each is None for each in candidates):
+        return per_key(whole, keys)
+    return _lowest_even_chance(*candidates)
+
+
+def _lowest_even_chance(*candidates: ManyKeys | None) -> ManyKeys:
+    """Return the mechanism that reports keys with an even chance at the lowest frequency; the first of equals."""
+    usable = [each for each in candidates if each is not None]
     return min(usable, key=even_chance)
 
 
 def even_chance(each: PerKey) -> float:
-    """Return the frequency from which on keys are reported with an even chance, without sampling."""
+    """Return the lowest frequency at which keys are reported with probability 1/2 or more, without sampling."""
     reached = frequency_reaching(0.5, KeepAll(), each)
     return math.inf if reached is None else float(reached)
 
@@ -228,66 +255,75 @@ def even_chance(each: PerKey) -> float:
 
 @lru_cache(maxsize=64, typed=True)
 def least_noise(whole: Privacy, keys: int, quick: bool = False) -> KeyNoise | None:
-    """Return the noise, of least Rényi divergence at some order, that reports most and gives `keys` keys `whole`.
+    """Return bounded noise with which `keys` keys have the privacy `whole`, and which reports most keys.
 
-    An offset is chosen only where it reports keys at a lower frequency. None if the noise would be longer than a
-    million cells.
+    Its law has the least Rényi divergence at some order. It has an offset only where it then reports keys at a lower
+    frequency. None if the noise would be longer than a million cells.
     """
     orders = orders_near(float(whole.epsilon), float(whole.delta)).tolist()
-    orders, shares = (orders[::2], _SHARES[:1]) if quick else (orders, _SHARES)
-    shape: Shape = quick_shape if quick else recursive_shape
-    plain = lowest(whole, keys, orders, shares, 0, None, shape)
+    if quick:
+        search = NoiseSearch(whole, keys, orders[::2], quick_shape)
+        plain = search.lowest(_SHARES[:1])
+        return None if plain is None else _noise_of(search, plain)
+
+    search = NoiseSearch(whole, keys, orders, recursive_shape)
+    plain = search.lowest(_SHARES)
     if plain is None:
         return None
-    noise = _proved_noise(whole, keys, orders, plain, quick)
-    if quick or keys > _OFFSET_KEYS or plain.reach > _OFFSET_REACH:
+    noise = _proved_noise(search, plain)
+    if keys > _OFFSET_KEYS or plain.reach > _OFFSET_REACH:
         return noise
     best = plain
     for offset in _OFFSETS:
-        best = lowest(whole, keys, orders, _OFFSET_SHARES, offset, best, shape) or best
+        best = search.lowest(_OFFSET_SHARES, offset, best) or best
     if best is plain:
         return noise
-    return min(noise, _proved_noise(whole, keys, orders, best, False), key=even_chance)
+    return min(noise, _proved_noise(search, best), key=even_chance)
 
 
-def _proved_noise(
-    whole: Privacy, keys: int, orders: list[float], choice: Choice, quick: bool
-) -> KeyNoise:
-    """The table of a law; if floats were too bold, of one that is a little longer."""
-    slope, shape = choice.slope, quick_shape if quick else recursive_shape
+def _noise_of(search: NoiseSearch, choice: Choice) -> KeyNoise:
+    """Return the table of a law that was found."""
+    order = search.orders[choice.order]
+    weights = search.shape(order, choice.slope, choice.end, MOST_CELLS, choice.offset)
+    assert weights is not None
+    return KeyNoise.of(weights, choice.offset)
+
+
+def _proved_noise(search: NoiseSearch, choice: Choice) -> KeyNoise:
+    """Return the table of a law that was found; if it cannot be proved private, that of a law that falls later."""
     while True:
-        weights = shape(orders[choice.order], slope, choice.end, MOST_CELLS, choice.offset)
-        assert weights is not None
-        noise = KeyNoise.of(weights, choice.offset)
-        if quick or _delta_together(noise, keys, whole) <= whole.delta:
+        noise = _noise_of(search, choice)
+        if _delta_together(noise, search.keys, search.whole) <= search.whole.delta:
             return noise
-        slope *= 0.999
+        choice = replace(choice, slope=choice.slope * 0.999)
 
 
 # --- Rényi steps -----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64, typed=True)
 @lru_cache(maxsize=256)
 def largest_steps(whole: Privacy, keys: int, square: Fraction = Fraction(0)) -> RenyiSteps | None:
-    """Return the Rényi steps that reach one half first, with which `keys` keys have `whole`; None if none do.
+    """Return Rényi steps with which `keys` keys have the privacy `whole`, and which reach probability 1/2 first.
 
-    `square` is the mu**2 of Gaussian noise that has its part of `whole` too.
+    `square` is the mu**2 of Gaussian noise that is covered by `whole` as well. None if no order leaves a divergence for
+    the keys.
     """
     options = []
     for share in _SHARES:
         delta = figures_below(whole.delta * Fraction(share) / keys, _FIGURES)
+        delta_left = whole.delta - keys * delta
         for wanted in orders_near(float(whole.epsilon), float(whole.delta)).tolist():
             order = max(figures_below(Fraction(wanted), 3), Fraction(101, 100))
-            left = (
-                whole.epsilon - conversion(order, whole.delta - keys * delta) - order * square / 2
-            )
+            left = whole.epsilon - conversion(order, delta_left) - order * square / 2
             if left > 0:
-                options.append(RenyiSteps(order, figures_below(left / keys, _FIGURES), delta))
+                divergence = figures_below(left / keys, _FIGURES)
+                options.append(RenyiSteps(order, divergence, delta))
     if not options:
         return None
     steps = steps_to_half(
-        *([getattr(o, name) for o in options] for name in ("order", "divergence", "delta"))
+        [option.order for option in options],
+        [option.divergence for option in options],
+        [option.delta for option in options],
     )
     best = int(np.argmin(steps))
     return options[best] if np.isfinite(steps[best]) else None

@@ -29,19 +29,21 @@ class Part:
     vouched: bool = False
 
     def __post_init__(self) -> None:
-        named = isinstance(self.name, str) and self.name and self.name.isprintable()
-        if not named or not isinstance(self.value, str):
+        has_name = isinstance(self.name, str) and self.name and self.name.isprintable()
+        if not has_name or not isinstance(self.value, str):
             raise InvalidValue(
-                "a part is the name of a column and a value, both as text",
-                "something else",
+                "a part must be the name of a column and a value, both as text",
                 "write `part=('day', '2026-11-14')`",
             )
 
     @classmethod
     def of(cls, pair: Any, vouched: bool = False) -> "Part":
-        """Read a pair of a name and a value."""
-        name, value = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (None, None)
-        return cls(name, value, vouched)  # type: ignore[arg-type] # refused when it is made
+        """Return the part of a pair of a name and a value; anything else is refused."""
+        name: Any = None
+        value: Any = None
+        if isinstance(pair, tuple | list) and len(pair) == 2:
+            name, value = pair
+        return cls(name, value, vouched)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -52,24 +54,28 @@ class Part:
         """Read the JSON form back."""
         if set(form) != {"name", "value", "vouched"} or not isinstance(form["vouched"], bool):
             raise InvalidValue(
-                "a part has a name and a value, and says whether it was vouched for",
-                "another form",
+                "the JSON form of a part must have a name, a value, and whether it was vouched for",
                 "get it again from where it was written",
             )
         return cls(form["name"], form["value"], form["vouched"])
 
     def __str__(self) -> str:
         text = f"{self.name} = {self.value}"
-        text = text if text.isprintable() else ascii(text)  # it could command a terminal
-        return text + (" (vouched for by the caller, not checked)" if self.vouched else "")
+        if not text.isprintable():  # control characters could command a terminal
+            text = ascii(text)
+        if self.vouched:
+            text += " (vouched for by the caller, not checked)"
+        return text
 
 
 def protected_unit(unit: str, parts: str | None) -> str:
-    """Return the unit of privacy where parts are accounted for one by one, in words.
+    """Return the unit of privacy, in words, if `parts` are accounted for one by one; None if there are no parts.
 
-    An element is in one part anyway. A user may be in all of them, and is protected in each.
+    An element is in one part anyway. A user may be in several parts, and is protected in each of them.
 
     >>> protected_unit("user", "day"), protected_unit("element", "day"), protected_unit("user", None)
     ('user, in one day', 'element', 'user')
     """
-    return unit if parts is None or unit == "element" else f"{unit}, in one {parts}"
+    if parts is None or unit == "element":
+        return unit
+    return f"{unit}, in one {parts}"

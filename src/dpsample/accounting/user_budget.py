@@ -23,34 +23,34 @@ from dpsample.privacy import Privacy
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.renyi_steps import RenyiSteps
 
-LOOK_SHARE = Fraction(
-    1, 50
-)  # of epsilon; half of it if what is filled is compared, which costs the other half
-
-_ASIDE = Fraction(1, 50)  # of delta, for the ends of all tables of Gaussian noise
-_FIGURES = (
-    6  # significant figures of mu**2 and of the delta set aside, so that files state short numbers
-)
-_LEAST_ASIDE = Fraction(
-    1, 10**22
-)  # of delta, for each table; tables were made with 1e-24 at epsilon 0.1, 1 and 20
-_LEAST_SQUARE = Fraction(
-    1, 10**8
-)  # mu**2 of the smallest part: below it, a table of noise has more than 10**6 cells
-_BISECTIONS = 100  # of the interval [0, 100] of mu: more than a float can tell apart
-_LARGEST_EXPONENT = 700.0  # exp of a larger number is no float; a smaller one only makes mu smaller
+# The share of epsilon for the look. If ways of discovery are compared, the look has half of it, and the comparison the
+# other half.
+LOOK_SHARE = Fraction(1, 50)
+# The share of delta that is set aside for the ends of all tables of Gaussian noise.
+_ASIDE = Fraction(1, 50)
+# Significant figures of mu**2 and of the delta set aside, so that files state short numbers.
+_FIGURES = 6
+# The least delta for the end of one table. Tables were made with 1e-24 at epsilon 0.1, 1 and 20.
+_LEAST_ASIDE = Fraction(1, 10**22)
+# The least mu**2 of the smallest part: below it, a table of noise has more than a million cells.
+_LEAST_SQUARE = Fraction(1, 10**8)
+# The largest mu, which is found by bisection. A hundred halvings are more than floats can tell apart.
+_LARGEST_MU = 100.0
+_BISECTIONS = 100
+# The exp of a larger number is no float. With this one instead, mu only becomes smaller.
+_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
 class UserBudget:
     """How the privacy of a release without a contribution bound is divided.
 
-    look       share of epsilon for the look at how many keys users have
-    total      share of epsilon for a private total of their keys
-    counts     share of mu**2 for counting the users of discovered keys
+    look       the share of epsilon for the look at how many keys users have
+    total      the share of epsilon for a private total of their keys
+    counts     the share of mu**2 for counting the users of discovered keys
     discovers  whether keys are discovered; if not, known keys alone are counted, with the whole budget
-    amounts    what is summed beside users
-    filled     share of epsilon to compare what one key of each user fills with what many keys fill
+    amounts    the amounts that are summed beside users
+    filled     the share of epsilon for comparing one key of each user with many keys
 
     >>> from dpsample.accounting.counts import COUNT_SHARE
     >>> budget = UserBudget(Privacy(1, 1e-6), counts=COUNT_SHARE)
@@ -86,7 +86,9 @@ class UserBudget:
     def _check_counts(self) -> None:
         """Refuse a budget for which the tables of Gaussian noise would be too long, too short or not exact enough."""
         spent = f"epsilon {text(self.left.epsilon)} with {text(self.counts)} of mu**2 for counts"
-        if self.square * min(self.parts.values()) < _LEAST_SQUARE * min(COUNT_PARTS.values()):
+        smallest_square = self.square * min(self.parts.values())
+        largest_square = self.square * max(self.parts.values())
+        if smallest_square < _LEAST_SQUARE * min(COUNT_PARTS.values()):
             raise InvalidValue(
                 f"{spent} is too small to count users",
                 "release keys only with `keys_only=True`, or choose a larger epsilon",
@@ -96,7 +98,7 @@ class UserBudget:
                 f"delta {text(self.left.delta)} is too small to count users: noise is drawn from tables of 128 bits",
                 "release keys only with `keys_only=True`, or choose a larger delta, such as 1e-18",
             )
-        if self.square * max(self.parts.values()) > MOST_SQUARE:
+        if largest_square > MOST_SQUARE:
             raise InvalidValue(
                 f"{spent} is too large for Gaussian noise",
                 "choose a smaller epsilon, or a smaller `count_share`",
@@ -104,14 +106,15 @@ class UserBudget:
 
     @property
     def filled_epsilons(self) -> tuple[Fraction, ...]:
-        """The epsilons that measuring one key of each user and many keys cost; empty if they are not compared."""
+        """The epsilons of the noisy numbers for one key of each user and for many; empty if they are not compared."""
         if not self.filled:
             return ()
-        return tuple(self.privacy.share(self.filled * part) for part in FILLED_PARTS)
+        shares = [self.filled * part for part in FILLED_PARTS]
+        return tuple(map(self.privacy.share, shares))
 
     @property
     def left(self) -> Privacy:
-        """The privacy that is left for discovery and counts, after the look, what is filled, and the total."""
+        """The privacy that is left for discovery and counts, after the look, the comparison and the total."""
         epsilons = [self.privacy.share(share) for share in (self.look, self.total) if share]
         return self.privacy.less([*epsilons, *self.filled_epsilons])
 
@@ -136,8 +139,10 @@ class UserBudget:
 
     @property
     def steps(self) -> Privacy:
-        """The epsilon and delta that discovery and the Gaussian noise have together."""
-        aside = len(self.parts) * self.aside if self.counts else Fraction(0)
+        """The epsilon and delta that discovery and the Gaussian noise have together, without what is set aside."""
+        aside = Fraction(0)
+        if self.counts:
+            aside = len(self.parts) * self.aside
         return Privacy(self.left.epsilon, self.left.delta - aside)
 
     def one_key(self) -> Privacy | ComposedSteps:
@@ -152,7 +157,7 @@ class UserBudget:
 
 
 def aside_for(delta: Fraction, parts: int) -> Fraction:
-    """Return the delta that is set aside for the end of one table of Gaussian noise, with this number of tables."""
+    """Return the delta that is set aside for the end of one table of Gaussian noise, if there are `parts` tables."""
     return figures_below(delta * _ASIDE / parts, _FIGURES)
 
 
@@ -160,18 +165,20 @@ def aside_for(delta: Fraction, parts: int) -> Fraction:
 def whole_square(privacy: Privacy) -> Fraction:
     """Return about the largest mu**2 of Gaussian noise that has this privacy, rounded down, by bisection.
 
-    The delta of Gaussian noise is that of Balle and Wang (2018), theorem 8. The result only decides how the budget is
-    divided: that the parts are private together is proved by `user_proof`.
+    The delta of Gaussian noise is ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)`` (Balle and
+    Wang, 2018, theorem 8). It is computed in floats, since the result only decides how the budget is divided:
+    `user_proof` proves that the parts are private together.
     """
-    epsilon, delta = float(privacy.epsilon), float(privacy.delta)
+    epsilon = float(privacy.epsilon)
+    delta = float(privacy.delta)
     phi = NormalDist().cdf
-    low, high = 0.0, 100.0
+    exp_epsilon = math.exp(min(epsilon, _LARGEST_EXPONENT))
+    low = 0.0
+    high = _LARGEST_MU
     for _ in range(_BISECTIONS):
         mu = (low + high) / 2
         ratio = epsilon / mu
-        spent = phi(mu / 2 - ratio) - math.exp(min(epsilon, _LARGEST_EXPONENT)) * phi(
-            -mu / 2 - ratio
-        )
+        spent = phi(mu / 2 - ratio) - exp_epsilon * phi(-mu / 2 - ratio)
         if spent > delta:
             high = mu
         else:

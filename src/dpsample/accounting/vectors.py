@@ -27,21 +27,25 @@ from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exact, text
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 
-_PRECISION = (
-    256  # bits, as where tables are made: a law that was computed there is not computed again
-)
-MOST_SQUARE = 25  # of Gaussian noise whose tables can be made
-_SPREAD = 64  # least number of units in a standard deviation
-# what is drawn lies between; with less, or a longer table, one would have more than a million cells
+# Bits of proofs: those with which tables are made in `gaussian`, so that a law that was computed there is not computed
+# again.
+_PRECISION = 256
+# The range of mu**2 of noise that is drawn. With more, a deviation is too short for a table; with less, a table has
+# more than a million cells.
+MOST_SQUARE = 25
 _LEAST_SQUARE = Fraction(1, 10**12)
-_MOST_DEVIATIONS = 64  # of a table: a normal law has less than 1e-800 beyond
+# By default, a standard deviation has at least this many units, so that rounding weights to units matters little.
+_SPREAD = 64
+# A table reaches at most this many deviations beyond `length`. A normal law has less than 1e-800 beyond.
+_MOST_DEVIATIONS = 64
+_REREAD = "get the release again from where it was written"
 
 
 @dataclass(frozen=True)
 class GaussianStage:
-    """What Gaussian noise on a vector costs: mu**2, and the delta that is set aside for drawing it in integers.
+    """The cost of Gaussian noise on a vector: mu**2, and the delta that is set aside for drawing it in integers.
 
-    `square` is mu**2 = (length / deviation)**2, with `length` by which one user changes the vector.
+    `square` is mu**2 = (length / deviation)**2, where one user changes the vector by at most `length`.
     """
 
     square: Fraction
@@ -53,10 +57,13 @@ class GaussianStage:
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """Noise for vectors of integers that one user changes by at most `length`; `variance` is in units, squared.
+    """Noise for vectors of integers that one user changes by at most `length`.
 
-    `side` is the largest noise. These three determine the table, which is made when it is needed: what a file states
-    is compared with what would be drawn before anything is computed from it.
+    variance  of the noise of each coordinate, in units squared
+    side      the largest noise of a coordinate
+
+    These three determine the table, which is made when it is needed. So what a file states is compared with what would
+    be drawn before anything is computed from it.
 
     >>> noise = VectorNoise.of(Fraction("0.01"), Fraction("1e-20"))
     >>> noise.length, float(noise.variance), noise.square
@@ -72,19 +79,21 @@ class VectorNoise:
     def __post_init__(self) -> None:
         if not _can_be_made(self):
             raise InvalidValue(
-                "noise of vectors has a length, a mu**2 of up to 25, and a side of up to 64 deviations beyond that",
-                "others",
-                "get the release again from where it was written",
+                "noise of vectors must have a length, a mu**2 of up to 25, and a table that ends at most 64 deviations "
+                "beyond the length",
+                _REREAD,
             )
 
     @classmethod
     def of(cls, square: Fraction, delta: Fraction, length: int | None = None) -> "VectorNoise":
-        """Return the noise of mu**2 = `square`, with at most `delta` set aside; by default in units that are fine."""
+        """Return the noise of mu**2 = `square`, with at most `delta` set aside.
+
+        Without a length, it is the smallest for which a standard deviation has 64 units.
+        """
         if not 0 < square <= MOST_SQUARE:
             raise InvalidValue(
-                f"mu**2 of Gaussian noise is above 0 and at most {MOST_SQUARE}",
-                text(square),
-                "choose a smaller one",
+                f"mu**2 of Gaussian noise must be above 0 and at most {MOST_SQUARE}, not {text(square)}",
+                "choose another share or epsilon",
             )
         if length is None:
             length = 1
@@ -94,21 +103,22 @@ class VectorNoise:
 
     @property
     def square(self) -> Fraction:
-        """mu**2: the privacy."""
+        """The privacy of the noise, as mu**2."""
         return self.length**2 / self.variance
 
     @cached_property
     def noise(self) -> KeyNoise:
-        """The table."""
+        """The table from which the noise of each coordinate is drawn."""
         table = gaussian_noise(self.variance, self.side)
         if table is None:
             raise InvalidValue(
-                "Gaussian noise spreads over some units", "too few", "choose finer units"
+                "Gaussian noise must spread over several units to be drawn from a table",
+                "choose finer units",
             )
         return table
 
     def to_json(self) -> dict[str, Any]:
-        """Return what determines the table: it can be made again, integer by integer."""
+        """Return the exact JSON form: what determines the table, integer by integer."""
         return {"length": self.length, "variance": text(self.variance), "side": self.side}
 
     @classmethod
@@ -118,9 +128,9 @@ class VectorNoise:
 
 
 def _can_be_made(noise: VectorNoise) -> bool:
-    """Whether these are numbers that `VectorNoise.of` may choose: a table of them takes seconds at most."""
-    whole = type(noise.length) is int and type(noise.side) is int
-    if not whole or not 1 <= noise.length < noise.side <= MOST_CELLS // 2:
+    """Whether these are numbers that `VectorNoise.of` may choose: their table is made in seconds at most."""
+    are_integers = type(noise.length) is int and type(noise.side) is int
+    if not are_integers or not 1 <= noise.length < noise.side <= MOST_CELLS // 2:
         return False
     if noise.variance <= 0 or not _LEAST_SQUARE <= noise.square <= MOST_SQUARE:
         return False
@@ -130,76 +140,87 @@ def _can_be_made(noise: VectorNoise) -> bool:
 
 @lru_cache(maxsize=16)  # a table is proved when it is made, and with the release
 def certify_vector_noise(noise: VectorNoise, table: KeyNoise | None = None) -> GaussianStage:
-    """Prove what the noise costs, from the integers of its table, or of another: a stage with what is set aside.
+    """Return the cost of the noise, proved from the integers of its table, or of another table of as many cells.
 
     Raises `PrivacyViolation` if the table is not one of Gaussian noise: if an integer is too small for its cell.
     """
     drawn = noise.noise if table is None else table
-    side, shift = noise.side, noise.length
+    side = noise.side
+    shift = noise.length
     if drawn.cells != 2 * side + 1:
         raise PrivacyViolation(
             "a table must have as many cells as its noise; found another number; do not use it"
         )
     with precision(_PRECISION):
         law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
-        least = reduce(arb.min, (n / g for n, g in zip(drawn.half, law, strict=True))) * dyadic(
-            1, BITS
-        )
+        units_for_probability = (n / g for n, g in zip(drawn.half, law, strict=True))
+        least = reduce(arb.min, units_for_probability) * dyadic(1, BITS)
         if not least > dyadic(1, 1):
             raise PrivacyViolation(
                 "each integer of a table must be about the probability of its cell; found one far below; do not use it"
             )
+        one_minus_r = least.min(arb(1))
         tails = 2 * gaussian_tail(noise.variance, side - shift + 1)
-        lost = 1 - least.min(arb(1)) / (1 + tails / _overlap(noise.variance, side, shift))
+        overlap = _overlap(noise.variance, side, shift)
+        lost = 1 - one_minus_r / (1 + tails / overlap)
         aside = figures_above(shift**2 * lost)
     return GaussianStage(noise.square, aside)
 
 
 @lru_cache(maxsize=16)
 def _vector_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise:
-    """The noise of this mu**2, proved."""
-    made = planned_noise(square, delta, length)
-    if certify_vector_noise(made).delta > delta:
+    """Return the noise that `planned_noise` plans, after proving that it sets aside at most `delta`."""
+    planned = planned_noise(square, delta, length)
+    if certify_vector_noise(planned).delta > delta:
         raise InvalidValue(
-            "what is set aside must be more than 128 bits can tell",
-            text(delta),
+            f"integers of 128 bits are too coarse to set aside a delta of only {text(delta)}",
             "choose a larger delta",
         )
-    return made
+    return planned
 
 
 def planned_noise(square: Fraction, delta: Fraction, length: int) -> VectorNoise:
-    """Return the noise of this mu**2 whose table is the shortest that costs at most half of delta by its ends.
+    """Return the noise of mu**2 = `square` whose table is the shortest whose ends cost at most half of delta.
 
-    Nothing is made or proved: what a file states is compared with this first.
+    Nothing is made or proved, so this is quick: what a file states is compared with it first.
     """
     variance = length**2 / square
-    low, high = length, 2 * length + 1  # cells on either side
-    while not _enough(variance, length, high, delta):
-        low, high = high, 2 * high
+    low = length
+    high = 2 * length + 1  # cells on either side of the middle
+    while not _is_long_enough(variance, length, high, delta):
+        low = high
+        high = 2 * high
         if high > MOST_CELLS // 2:
             raise InvalidValue(
-                "a table of Gaussian noise has at most a million cells",
-                "more",
+                "the table of this Gaussian noise would have more than a million cells",
                 "choose a larger delta, or fewer units",
             )
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _enough(variance, length, middle, delta) else (middle, high)
+        if _is_long_enough(variance, length, middle, delta):
+            high = middle
+        else:
+            low = middle
     return VectorNoise(length, variance, high)
 
 
-def _enough(variance: Fraction, length: int, side: int, delta: Fraction) -> bool:
-    """Whether tails beyond a table of this length cost at most half of delta; the other half is for rounding."""
+def _is_long_enough(variance: Fraction, length: int, side: int, delta: Fraction) -> bool:
+    """Whether the tails beyond a table cost at most half of delta; the other half is for rounding to integers."""
     with precision(_PRECISION):
         tails = 2 * gaussian_tail(variance, side - length + 1)
         overlap = _overlap(variance, side, length)
-        return bool(overlap > 0) and figures_above(length**2 * tails / overlap) <= delta / 2
+        if not overlap > 0:
+            return False
+        cost = figures_above(length**2 * tails / overlap)
+        return cost <= delta / 2
 
 
 def _overlap(variance: Fraction, side: int, shift: int) -> arb:
-    """A lower bound of the sum of min(g(z), g(z - shift)) over cells that both laws have."""
-    # half of it lies on either side of the middle between both; what is cut off is counted on both sides
-    return 2 * (
-        gaussian_tail(variance, (shift + 2) // 2 + 1) - gaussian_tail(variance, side - shift + 1)
-    )
+    """Return a lower bound of the sum of min(g(z), g(z - shift)) over the cells that both laws have.
+
+    One half of the sum lies on either side of the middle between both laws. What is cut off at the end of the table is
+    subtracted from both halves.
+    """
+    beyond_middle = gaussian_tail(variance, (shift + 2) // 2 + 1)
+    beyond_end = gaussian_tail(variance, side - shift + 1)
+    return 2 * (beyond_middle - beyond_end)

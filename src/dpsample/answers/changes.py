@@ -72,7 +72,7 @@ class Changes:
             return self.table.to_pandas()
         except ImportError:
             raise InvalidValue(
-                "this needs pandas", "that it is not installed", "run: pip install pandas"
+                "this needs pandas, which is not installed", "run: pip install pandas"
             ) from None
 
     def lines(self, limit: int | None = 10) -> list[str]:

@@ -41,9 +41,8 @@ def verify_releases(
     """
     if head is not None and head not in ledger.hashes:
         raise InvalidValue(
-            "the ledger must have the line that was noted down",
-            "no such line",
-            "lines were cut off: restore a copy",
+            "the ledger must have the line that was noted down, and does not: lines were cut off",
+            "restore a copy",
         )
     return tuple(_match(ledger, path) for path in releases)
 
@@ -64,8 +63,8 @@ def _match(ledger: Ledger, path: PathLike) -> Match:
     else:
         return Match(str(path), number, entry)
     raise InvalidValue(
-        f"the release {str(path)!r} must be in the ledger of {ledger.dataset!r}, with what it spent",
-        finding,
+        f"the release {str(path)!r} must be in the ledger of {ledger.dataset!r}, with what it spent; there is "
+        f"{finding}",
         "look for another ledger, for a copy of this one from before, or for the file that was written then",
     )
 

@@ -1,4 +1,4 @@
-"""The balance of a ledger: what is spent, of which part, and what is left.
+"""The balance of a ledger: its entries, the budget that is spent by each part, and what is left.
 
 A ledger whose first line names parts applies its rule to each of them on its own, since they do not overlap: releases
 of different parts cost the maximum. A release that is of no part counts for every part.
@@ -20,6 +20,17 @@ from dpsample.privacy import Privacy
 @dataclass(frozen=True)
 class Ledger:
     """A ledger as it was read: a checked chain of lines.
+
+    dataset  the name of the dataset
+    budget   the privacy that all releases may spend together, of each part if there are parts
+    unit     the unit of privacy
+    each     the most that a single release may spend, if that was fixed
+    entries  the releases, in the order of their reservations
+    head     the hash of the last line
+    hashes   the hashes of all lines, the head last. If one that was noted elsewhere is here, no line before it was cut
+             off
+    account  the budget at each order, if the ledger counts Rényi divergences
+    parts    the name of the parts that are accounted for one by one, such as "day"
 
     >>> import tempfile
     >>> from dpsample.ledger.ledger import new_ledger, read_ledger, reserve_budget
@@ -43,10 +54,8 @@ class Ledger:
     entries: tuple[Entry, ...] = ()
     head: str = field(default="", compare=False)
     hashes: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    """The hashes of all lines, the head last. One that is noted elsewhere shows that no line before it was cut off."""
-
-    account: RenyiBudget | None = None  # of a Rényi ledger
-    parts: str | None = None  # what the parts are called that are accounted for one by one
+    account: RenyiBudget | None = None
+    parts: str | None = None
 
     @property
     def charged(self) -> tuple[Entry, ...]:
@@ -55,46 +64,45 @@ class Ledger:
 
     @property
     def rule(self) -> Rule:
-        """What releases may spend together: all of them, or those of one part."""
+        """The rule by which releases add up: all of them, or those of one part."""
         return Rule(self.budget, self.each, self.account)
 
     @property
     def protects(self) -> str:
-        """The unit of privacy, in words: with parts, a user within one of them."""
+        """The unit of privacy, in words. With parts, a user is protected within each of them."""
         return protected_unit(self.unit, self.parts)
 
     def charges(self, part: str | None = None) -> tuple[Charge, ...]:
-        """Return what is spent of one part: its own releases, and those that are of no part and so of every part.
+        """Return what is spent of one part: by its own releases, and by those of no part, which count for every part.
 
-        With parts, None stands for a part of which nothing was released.
+        With parts, None stands for any part of which nothing was released.
         """
         charges = tuple(entry.charge for entry in self.charged)
-        return (
-            charges
-            if self.parts is None
-            else tuple(c for c in charges if self._part_of(c) in (None, part))
-        )
+        if self.parts is None:
+            return charges
+        return tuple(c for c in charges if self._part_of(c) in (None, part))
 
     def _part_of(self, charge: Charge) -> str | None:
-        """The part that a release counts for alone; None if it counts for all."""
-        return (
-            charge.part.value
-            if charge.part is not None and charge.part.name == self.parts
-            else None
-        )
+        """Return the part that a release counts for alone; None if it counts for all."""
+        if charge.part is None or charge.part.name != self.parts:
+            return None
+        return charge.part.value
 
     @property
     def released_parts(self) -> tuple[str, ...]:
         """The parts of which something was released, in the order of their first releases."""
-        values = (self._part_of(entry.charge) for entry in self.charged)
-        return tuple(dict.fromkeys(value for value in values if value is not None))
+        parts = [self._part_of(entry.charge) for entry in self.charged]
+        named = [part for part in parts if part is not None]
+        return tuple(dict.fromkeys(named))
 
     @property
     def largest_part(self) -> str | None:
         """The part that spent most; None if there are no parts."""
-        return max(
-            self.released_parts, key=lambda part: self.rule.share(self.charges(part)), default=None
-        )
+
+        def spent(part: str) -> Fraction:
+            return self.rule.share(self.charges(part))
+
+        return max(self.released_parts, key=spent, default=None)
 
     @property
     def basic(self) -> tuple[Fraction, Fraction]:
@@ -103,120 +111,141 @@ class Ledger:
 
     @property
     def releases(self) -> int | None:
-        """How many releases the ledger allows; None if it is their sums or their curves that count."""
+        """The number of releases that the ledger allows; None if their sums or their curves count instead."""
         return self.rule.releases
 
     @property
     def spent(self) -> tuple[Fraction, Fraction, str]:
-        """Epsilon and delta that are spent so far, of the part that spent most, and by which rule."""
+        """Epsilon and delta that the part that spent most has spent, and the name of the rule."""
         return self.rule.spent(self.charges(self.largest_part))
 
     @property
     def more(self) -> int | None:
-        """How many more releases like the last a Rényi ledger allows; None if it does not say."""
+        """The number of further releases like the last one, in a Rényi ledger; None if it is any number or unknown."""
         if self.account is None or not self.charged:
             return None
         last = self.charged[-1].charge
-        numbers = [self.rule.more(self.charges(part), last) for part in self._parts_of(last)]
-        return min((number for number in numbers if number is not None), default=None)
+        limits = []
+        for part in self._parts_of(last):
+            allowed = self.rule.more(self.charges(part), last)
+            if allowed is not None:
+                limits.append(allowed)
+        return min(limits, default=None)
 
     def _parts_of(self, charge: Charge) -> tuple[str | None, ...]:
-        """The parts that a release counts for."""
+        """Return the parts that a release counts for; None stands for any part without releases."""
         own = self._part_of(charge)
         return (own,) if own is not None else (None, *self.released_parts)
 
     def require(self, charge: Charge) -> None:
-        """Refuse what the budget does not allow, and a sample that was released before."""
+        """Refuse a release that the budget does not allow, or whose sample was released before."""
+        self._require_unit(charge)
+        for part in self._parts_of(charge):
+            name = self._name_of(part)
+            self.rule.require(name, self.charges(part), charge)
+        self._require_new_sample(charge)
+
+    def _require_unit(self, charge: Charge) -> None:
+        """Refuse a release that protects another unit than this ledger counts."""
         if charge.unit != self.unit:
             raise InvalidValue(
-                f"the ledger of {self.dataset!r} counts privacy of one {self.protects}",
-                f"a release that protects one {charge.unit}",
+                f"the ledger of {self.dataset!r} counts privacy of one {self.protects}, not of one {charge.unit}",
                 f"use another ledger, or protect each {self.unit}",
             )
         if self.parts is not None and self.unit == "user" and self._part_of(charge) is None:
             # which keys a user keeps depends on all parts: without those of one part, others take their place
             raise InvalidValue(
-                f"the ledger of {self.dataset!r} counts privacy of one {self.protects}",
-                "a release that is not of one part",
+                f"the ledger of {self.dataset!r} counts privacy of one {self.protects}, and this release is not of one "
+                "part",
                 f"name it with `part=({self.parts!r}, VALUE)`, or use another ledger",
             )
-        for part in self._parts_of(charge):
-            dataset = repr(self.dataset) + (
-                "" if part is None else f", {Part(str(self.parts), part)},"
-            )
-            self.rule.require(dataset, self.charges(part), charge)
+
+    def _require_new_sample(self, charge: Charge) -> None:
+        """Refuse a second release of a sample: both together would spend more than their sum."""
+        if charge.sample is None:
+            return
         for number, entry in enumerate(self.entries, 1):
-            if (
-                charge.sample is not None
-                and entry.charge.sample == charge.sample
-                and entry.status != "cancelled"
-            ):
+            is_spent = entry.status != "cancelled"
+            if is_spent and entry.charge.sample == charge.sample:
                 raise InvalidValue(
-                    "a sample is released once: two releases of one sample spend more than their sum",
-                    f"entry {number} of the ledger of {self.dataset!r}, which released this sample",
+                    f"a sample is released once, and entry {number} of the ledger of {self.dataset!r} released this "
+                    "one",
                     "use that release, or draw another sample",
                 )
 
+    def _name_of(self, part: str | None) -> str:
+        """Return the name of the dataset, or of one part of it, for a message."""
+        if part is None:
+            return repr(self.dataset)
+        return f"{self.dataset!r}, {Part(str(self.parts), part)},"
+
     def to_json(self) -> dict[str, Any]:
-        """Return what the ledger states, with its sums."""
+        """Return what the ledger states, and what is spent in all."""
         epsilon, delta, rule = self.spent
+        spent = {"epsilon": text(epsilon), "delta": text(delta), "rule": rule}
+        each = None if self.each is None else self.each.to_json()
+        account = None if self.account is None else self.account.to_json()
+        entries = [entry.to_json() for entry in self.entries]
         return {
             "dataset": self.dataset,
             "budget": self.budget.to_json(),
             "unit": self.unit,
             "protects": self.protects,
-            "each": None if self.each is None else self.each.to_json(),
-            "account": None if self.account is None else self.account.to_json(),
+            "each": each,
+            "account": account,
             "parts": self.parts,
             "releases_allowed": self.releases,
-            "entries": [entry.to_json() for entry in self.entries],
-            "spent": {
-                "epsilon": text(epsilon),
-                "delta": text(delta),
-                "rule": rule,
-                "part": self.largest_part,
-            },
+            "entries": entries,
+            "spent": {**spent, "part": self.largest_part},
             "more_like_the_last": self.more,
             "head": self.head,
         }
 
     def __str__(self) -> str:
+        lines = self._rules_in_words()
+        for number, entry in enumerate(self.entries, 1):
+            lines.append(f"  {number}  {entry}")
+            purpose = str(entry.charge)
+            if purpose:
+                lines.append(f"     {purpose}")
+        lines.append(self._balance())
+        return "\n".join(lines)
+
+    def _rules_in_words(self) -> list[str]:
+        """Return what was fixed when the ledger was begun, one statement on each line."""
         budget = amount(self.budget.epsilon, self.budget.delta)
         lines = [f"Ledger of {self.dataset!r}: {budget} for each {self.protects}"]
         if self.parts is not None:
-            lines.append(
-                f"  parts that do not overlap: {shown(self.parts)}; each has all of the budget"
-            )
+            name = shown(self.parts)
+            lines.append(f"  parts that do not overlap: {name}; each has all of the budget")
         if self.account is not None:
+            orders = len(self.account.limits)
+            aside = text(self.account.aside)
             lines.append(
-                f"  by Rényi divergences at {len(self.account.limits)} orders; delta {text(self.account.aside)} is set "
-                "aside for the deltas of the releases"
+                f"  by Rényi divergences at {orders} orders; delta {aside} is set aside for the deltas of the releases"
             )
         if self.each is not None:
-            rule = f": {self.releases} releases in all" if self.releases is not None else ""
-            lines.append(
-                f"  at most {amount(self.each.epsilon, self.each.delta)} for each release{rule}"
-            )
-        for number, entry in enumerate(self.entries, 1):
-            lines += [
-                f"  {number}  {entry}",
-                *([f"     {entry.charge}"] if str(entry.charge) else []),
-            ]
-        return "\n".join([*lines, self._balance()])
+            most = amount(self.each.epsilon, self.each.delta)
+            in_all = "" if self.releases is None else f": {self.releases} releases in all"
+            lines.append(f"  at most {most} for each release{in_all}")
+        return lines
 
     def _balance(self) -> str:
+        """Return the last line: the budget that is spent, and what is left."""
         epsilon, delta, rule = self.spent
         part = self.largest_part
-        where = (
-            "" if part is None else f" of {Part(str(self.parts), part)}, the part that spent most"
-        )
-        if self.account is not None:
-            left = self._left_like_the_last() if self.charged else "all"
-        else:
+        where = ""
+        if part is not None:
+            where = f" of {Part(str(self.parts), part)}, the part that spent most"
+        if self.account is None:
             left = self.rule.left(self.charges(part))
+        else:
+            left = self._left_like_the_last() if self.charged else "all"
         return f"  spent: {amount(epsilon, delta)} ({rule}){where}; left: {left}"
 
     def _left_like_the_last(self) -> str:
         last = self.charged[-1].charge
-        of_one = self._part_of(last) is not None
-        return more_in_words(self.more) + (f", of {last.part}" if of_one else "")
+        left = more_in_words(self.more)
+        if self._part_of(last) is not None:
+            left += f", of {last.part}"
+        return left

@@ -21,25 +21,37 @@ from dpsample.ledger.charges import Charge, amount
 from dpsample.ledger.filters import RenyiBudget
 from dpsample.privacy import Privacy
 
+_SPEND_LESS = "spend less, or do without this release"
+# A proved epsilon is stated in thousandths of the budget's: three figures are enough for people.
+_EPSILON_STEPS = 1000
+
 
 @dataclass(frozen=True)
 class Rule:
-    """A budget, and how releases count against it. `charges` are those that are spent."""
+    """A budget, and how releases count against it. `charges` are always those that are spent.
+
+    each     the most that a single release may spend, if that is stated
+    account  the budget at each order, if the ledger counts Rényi divergences
+    """
 
     budget: Privacy
-    each: Privacy | None = None  # the most that a single release may spend
-    account: RenyiBudget | None = None  # of a Rényi ledger
+    each: Privacy | None = None
+    account: RenyiBudget | None = None
 
     @property
     def releases(self) -> int | None:
-        """How many releases are allowed; None if it is their sums that count."""
-        return None if self.each is None else _releases(self.each, self.budget)
+        """The number of releases that are allowed; None if their sums or their curves count instead."""
+        if self.each is None:
+            return None
+        return _releases(self.each, self.budget)
 
     def spent(self, charges: Sequence[Charge]) -> tuple[Fraction, Fraction, str]:
-        """Epsilon and delta that are spent, and by which rule."""
+        """Return epsilon and delta that are spent, and the name of the rule by which they add up."""
         if self.account is not None:
-            epsilon = self.account.epsilon(curve_of(charges)) if charges else Fraction(0)
-            return epsilon, self.budget.delta if charges else Fraction(0), "Rényi composition"
+            if not charges:
+                return Fraction(0), Fraction(0), "Rényi composition"
+            epsilon = self.account.epsilon(curve_of(charges))
+            return epsilon, self.budget.delta, "Rényi composition"
         epsilon, delta = sums(charges)
         if self.each is not None and self.releases is not None and charges:
             composed = _composed_epsilon(self.each, len(charges), self.budget)
@@ -48,7 +60,7 @@ class Rule:
         return epsilon, delta, "basic composition"
 
     def share(self, charges: Sequence[Charge]) -> Fraction:
-        """Return which share of the budget is spent: parts are compared by it."""
+        """Return the share of the budget that is spent, by which parts are compared."""
         if self.account is not None:
             return self.account.share(curve_of(charges))
         if self.releases is not None:
@@ -57,70 +69,90 @@ class Rule:
         return max(epsilon / self.budget.epsilon, delta / self.budget.delta)
 
     def require(self, dataset: str, charges: Sequence[Charge], charge: Charge) -> None:
-        """Refuse a release that the budget does not allow after these."""
+        """Refuse a release with this charge if the budget does not allow it after the others."""
+        self._require_small(dataset, charge)
+        if self.account is not None:
+            self._require_divergence(self.account, dataset, charges, charge)
+        elif self.releases is not None:
+            self._require_number(self.releases, dataset, charges)
+        else:
+            self._require_sums(dataset, charges, charge)
+
+    def _require_small(self, dataset: str, charge: Charge) -> None:
+        """Refuse a release that spends more than any single one may."""
+        if self.each is None:
+            return
         privacy = charge.privacy
-        if self.each is not None and not (
-            privacy.epsilon <= self.each.epsilon and privacy.delta <= self.each.delta
-        ):
+        is_small = privacy.epsilon <= self.each.epsilon and privacy.delta <= self.each.delta
+        if not is_small:
             raise InvalidValue(
-                f"a release of {dataset} may spend {amount(self.each.epsilon, self.each.delta)} at most",
-                amount(privacy.epsilon, privacy.delta),
+                f"a release of {dataset} may spend {_amount_of(self.each)} at most, not {_amount_of(privacy)}",
                 "spend less",
             )
-        rule = f"the releases of {dataset} may spend {amount(self.budget.epsilon, self.budget.delta)} together"
-        if self.account is not None:
-            self._require_divergence(rule, dataset, charges, charge)
-            return
-        epsilon, delta = sums(charges)
-        if self.releases is not None:
-            allowed = len(charges) < self.releases
-            finding = f"{len(charges)} releases of {self.releases} that it allows"
-        else:
-            allowed = (
-                epsilon + privacy.epsilon <= self.budget.epsilon
-                and delta + privacy.delta <= self.budget.delta
+
+    def _require_number(self, releases: int, dataset: str, charges: Sequence[Charge]) -> None:
+        if len(charges) >= releases:
+            raise InvalidValue(
+                f"{self._together(dataset)}; {len(charges)} releases of {releases} that it allows are spent already",
+                _SPEND_LESS,
             )
-            finding = f"{amount(epsilon, delta)} already spent, and {amount(privacy.epsilon, privacy.delta)} requested"
-        if not allowed:
-            raise InvalidValue(rule, finding, "spend less, or do without this release")
+
+    def _require_sums(self, dataset: str, charges: Sequence[Charge], charge: Charge) -> None:
+        epsilon, delta = sums(charges)
+        privacy = charge.privacy
+        is_allowed = (
+            epsilon + privacy.epsilon <= self.budget.epsilon
+            and delta + privacy.delta <= self.budget.delta
+        )
+        if not is_allowed:
+            raise InvalidValue(
+                f"{self._together(dataset)}; {amount(epsilon, delta)} is spent already, and this release would spend "
+                f"{_amount_of(privacy)}",
+                _SPEND_LESS,
+            )
 
     def _require_divergence(
-        self, rule: str, dataset: str, charges: Sequence[Charge], charge: Charge
+        self, account: RenyiBudget, dataset: str, charges: Sequence[Charge], charge: Charge
     ) -> None:
-        assert self.account is not None
-        before, curve = curve_of(charges), curve_of([charge])
-        if self.account.allows(before + curve):
+        before = curve_of(charges)
+        curve = curve_of([charge])
+        if account.allows(before + curve):
             return
-        if before.delta + curve.delta > self.account.aside:
+        if before.delta + curve.delta > account.aside:
             raise InvalidValue(
-                f"the deltas of the releases of {dataset} may add up to {text(self.account.aside)}, which is set aside",
-                f"{text(before.delta)} already spent, and {text(curve.delta)} requested",
+                f"the deltas of the releases of {dataset} may add up to {text(account.aside)}, which is set aside; "
+                f"{text(before.delta)} is spent already, and this release would spend {text(curve.delta)}",
                 "choose a smaller delta; a new ledger may set more aside with `aside`",
             )
-        requested = amount(charge.privacy.epsilon, charge.privacy.delta)
         raise InvalidValue(
-            f"{rule}, by Rényi divergences",
-            f"no order that has room for {requested} more",
-            "spend less, or do without this release",
+            f"{self._together(dataset)}, by Rényi divergences; no order has room for {_amount_of(charge.privacy)} more",
+            _SPEND_LESS,
         )
 
+    def _together(self, dataset: str) -> str:
+        return f"the releases of {dataset} may spend {_amount_of(self.budget)} together"
+
     def left(self, charges: Sequence[Charge]) -> str:
-        """State what is left of epsilon and delta, or the number of releases that are."""
+        """Return the epsilon and delta that are left, or the number of releases, in words."""
         if self.releases is not None:
             return f"{self.releases - len(charges)} releases"
         epsilon, delta, _ = self.spent(charges)
         return amount(self.budget.epsilon - epsilon, self.budget.delta - delta)
 
     def more(self, charges: Sequence[Charge], charge: Charge) -> int | None:
-        """Return how many more releases of this cost a Rényi ledger allows; None if it costs nothing."""
+        """Return the number of further releases of this cost that a Rényi ledger allows; None if it costs nothing."""
         assert self.account is not None
         return self.account.more(curve_of(charges), curve_of([charge]))
 
 
 def sums(charges: Iterable[Charge]) -> tuple[Fraction, Fraction]:
     """Return the sums of all epsilons and of all deltas."""
-    spent = [charge.privacy for charge in charges]
-    return sum((p.epsilon for p in spent), Fraction(0)), sum((p.delta for p in spent), Fraction(0))
+    epsilon = Fraction(0)
+    delta = Fraction(0)
+    for charge in charges:
+        epsilon += charge.privacy.epsilon
+        delta += charge.privacy.delta
+    return epsilon, delta
 
 
 def curve_of(charges: Iterable[Charge]) -> RenyiCurve:
@@ -130,7 +162,7 @@ def curve_of(charges: Iterable[Charge]) -> RenyiCurve:
 
 
 def more_in_words(more: int | None) -> str:
-    """State how many more releases like the last are allowed.
+    """Return the number of further releases like the last one, in words; None stands for any number.
 
     >>> more_in_words(40), more_in_words(0)
     ('about 40 more releases like the last', 'none like the last')
@@ -139,23 +171,35 @@ def more_in_words(more: int | None) -> str:
         return "any number of releases like the last"
     if not more:
         return "none like the last"
-    return f"about {more:,} more release{'' if more == 1 else 's'} like the last"
+    plural = "" if more == 1 else "s"
+    return f"about {more:,} more release{plural} like the last"
 
 
 @lru_cache(maxsize=64)
 def _releases(each: Privacy, budget: Privacy) -> int | None:
-    by_sums = min(int(budget.epsilon / each.epsilon), int(budget.delta / each.delta))
-    most = largest_count(each, budget)
-    return most if most > by_sums else None
+    """Return the number of releases by the optimal composition theorem; None if sums allow as many."""
+    by_epsilon = int(budget.epsilon / each.epsilon)
+    by_delta = int(budget.delta / each.delta)
+    by_theorem = largest_count(each, budget)
+    return by_theorem if by_theorem > min(by_epsilon, by_delta) else None
 
 
 def _composed_epsilon(each: Privacy, releases: int, budget: Privacy) -> Fraction:
-    """The smallest epsilon, to three figures, proved for this number of releases with all of the budget's delta."""
-    low, high = 0, 1000
+    """Return the smallest epsilon proved for this number of releases together, with all of the budget's delta.
+
+    It is a number of thousandths of the budget's epsilon.
+    """
+    low = 0
+    high = _EPSILON_STEPS
     while high - low > 1:
         middle = (low + high) // 2
-        if composed_delta(each, releases, budget.epsilon * middle / 1000) <= budget.delta:
+        epsilon = budget.epsilon * middle / _EPSILON_STEPS
+        if composed_delta(each, releases, epsilon) <= budget.delta:
             high = middle
         else:
             low = middle
-    return budget.epsilon * high / 1000
+    return budget.epsilon * high / _EPSILON_STEPS
+
+
+def _amount_of(privacy: Privacy) -> str:
+    return amount(privacy.epsilon, privacy.delta)

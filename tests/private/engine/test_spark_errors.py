@@ -68,7 +68,7 @@ def test_the_search_finds_what_is_hidden() -> None:
     """An error that hides a value in one place each."""
 
     def hiding(place: str) -> BaseException:
-        error, other = SystemFailure("a", "b", "c"), ValueError(KEY)
+        error, other = SystemFailure("a", "b"), ValueError(KEY)
         if place == "note":
             error.add_note(KEY)
         elif place == "attribute":
@@ -85,7 +85,7 @@ def test_the_search_finds_what_is_hidden() -> None:
 
     for place in ("note", "attribute", "argument", "group", "__cause__", "__context__"):
         assert any(KEY in said_by(error) for error in errors_of(hiding(place))), place
-    assert not any(KEY in said_by(error) for error in errors_of(SystemFailure("a", "b", "c")))
+    assert not any(KEY in said_by(error) for error in errors_of(SystemFailure("a", "b")))
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_a_pair_is_a_privacy() -> None:
     assert dpsample.release({"a": 500}, privacy=(1, 1e-8)).privacy == Privacy(1, 1e-8)
     wrong: Any
     for wrong in (1, (1,), (1, 1e-8, 0), "1", None):
-        with refused("a privacy is an epsilon and a delta"):
+        with refused("privacy must be an epsilon and a delta"):
             dpsample.release({"a": 500}, privacy=wrong)
 
 

@@ -60,7 +60,7 @@ def test_a_clip_has_one_number_or_two_ends(clip: Any, low: Fraction, high: Fract
     "clip", [(5, 100), (-100, -5), (0, 0), "0:1e16", "0:1e-13", (-1, 10**7), (0, 1, 2), "1:2:3", -5, "5:-5"], ids=str
 )
 def test_a_clip_is_refused(clip: Any) -> None:
-    with refused("the clip of a sum is a number, such as 100, or two ends with 0 between them, such as 0:100"):
+    with refused("the clip of a sum must be a number, such as 100, or two ends with 0 between them, such as 0:100"):
         amounts_of(None, {"x": clip})
 
 
