@@ -10,13 +10,8 @@ from dpsample.planning.page import explore as page_of
 from dpsample.presentation.charts import converter
 
 EPSILONS = ("0.1", "0.2", "0.3", "0.5", "0.7", "1", "1.5", "2", "3", "5")
-_FEW_EPSILONS = (
-    "0.1",
-    "0.3",
-    "1",
-    "3",
-    "10",
-)  # of users without a bound: each takes passes over the data
+# For users without a bound there are fewer: each takes passes over the data.
+_FEW_EPSILONS = ("0.1", "0.3", "1", "3", "10")
 
 
 @click.command()

@@ -124,7 +124,7 @@ class _Verified:
 
     file: str
     opened: Release
-    hashed: str  # the name of the file that has this SHA-256
+    hashed: str  # the name of the file whose SHA-256 is stated
     sha256: str
     proof: Proof
     independent: IndependentCheck | None
@@ -142,10 +142,10 @@ class _Verified:
     def about(self) -> list[str]:
         """Return the lines about the file."""
         terms = self.opened.terms
-        keys, columns = len(self.opened), shown(", ".join(terms.keys))
+        key_columns = shown(", ".join(terms.keys))
         entered = f"entered as {shown(terms.ledger)}" if terms.ledger else "none"
         lines = [
-            f"Release:   {shown(self.file)}: {keys:,} keys; key: {columns}",
+            f"Release:   {shown(self.file)}: {len(self.opened):,} keys; key: {key_columns}",
             f"SHA-256:   {self.sha256} of {shown(self.hashed)}",
             f"Made by:   dpsample {shown(terms.dpsample)}",
             f"Ledger:    {entered}",
@@ -210,7 +210,8 @@ def certify_command(
     if certificate is not None:
         check_file(certificate, force)
     size = read_size(given)
-    sampling = kept_from(given["at_least"], None if size else read_sampling(given), size)
+    stated_sampling = None if size else read_sampling(given)
+    sampling = kept_from(given["at_least"], stated_sampling, size)
     planned = ReleaseOptions(
         read_privacy(given),
         sampling,

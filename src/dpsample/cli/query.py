@@ -6,7 +6,7 @@ import click
 
 from dpsample.answers.changes import changes as changes_between
 from dpsample.cli.answers import opened, opened_with_keys, print_answer, print_changes
-from dpsample.cli.options import together
+from dpsample.cli.options import flag, together
 
 _releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
 _where = click.option(
@@ -46,6 +46,9 @@ _at_least = click.option(
     type=int,
     help="Least frequency of the keys that count.  [default: a little above the threshold]",
 )
+
+
+_SHARES = (0.5, 0.9, 0.99)  # of keys, whose quantiles are printed by default
 
 
 @click.command()
@@ -92,7 +95,7 @@ def query(releases: tuple[str, ...], form: str, per: str | None, **options: Any)
         raise click.UsageError("--per cannot be used with several releases; ask each by itself")
     for name in ("estimator", "at_least", "extrapolate"):
         if options.pop(name):
-            option = f"--{name.replace('_', '-')}"
+            option = flag(name)
             raise click.UsageError(f"{option} cannot be combined with --per; leave {option} out")
     print_answer(asked.ratio(per=per, **options), form)
 
@@ -123,14 +126,21 @@ def quantiles(arguments: tuple[str, ...], form: str, **options: Any) -> None:
     Example:
       dpsample quantiles queries.private.parquet 0.5 0.9 0.99
     """
-    shares = [share for share in map(_number, arguments) if share is not None]
-    releases = tuple(name for name in arguments if _number(name) is None)
+    shares = []
+    releases = []
+    for argument in arguments:
+        share = _number(argument)
+        if share is None:
+            releases.append(argument)
+        else:
+            shares.append(share)
     if not releases:
         raise click.UsageError("quantiles need a release; name its file before the shares")
-    print_answer(opened(releases).quantiles(shares or (0.5, 0.9, 0.99), **options), form)
+    print_answer(opened(releases).quantiles(shares or _SHARES, **options), form)
 
 
 def _number(text: str) -> float | None:
+    """Read a number; None if the text is none, and so the name of a file."""
     try:
         return float(text)
     except ValueError:

@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.printing import print_release, show, shown_stages
-from dpsample.files import check_folder, check_not_input, check_output
+from dpsample.cli.printing import Made, print_release, show, shown_stages
+from dpsample.files import check_not_input, check_output
 from dpsample.private.progress import Progress
 from dpsample.private.request import Request
 from dpsample.private.run import check_release_to, sanitize_to_file, write_release_to
@@ -69,7 +69,7 @@ def carry_out(given: dict[str, Any], settings: str | None = None) -> None:
     options.check_engine(given, given["show_private"])
     arguments = {**read_arguments(given), "settings": settings}
     if given["engine"] == "spark":
-        _release_by_spark(given, arguments)
+        _release_on_cluster(given, arguments)
     else:
         _release_here(given, arguments)
 
@@ -94,29 +94,17 @@ def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
         written = write_release_to(
             output, request, force=given["force"], engine=engine, progress=progress
         )
-    source = f"{request.source}, strategy: {written.strategy}"
+    read = f"{request.source}, strategy: {written.strategy}"
     private = progress.rows if given["show_private"] else None
-    print_release(source, output, written.keys, written.terms, given["form"], private)
+    print_release(Made(read, output, written, private), given["form"])
 
 
-def _release_by_spark(given: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Release on a cluster."""
-    from dpsample import spark
-    from dpsample.private.engine.spark import jobs
+def _release_on_cluster(given: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Release on a Spark cluster."""
+    from dpsample.cli.cluster import release_on_cluster
 
-    output, force = given["output"], given["force"]
-    if output.endswith("/"):
-        check_folder(output)
-    else:
-        check_output(output, force=force)
-    with spark.session(given["master"]) as session:
-        request = Request.of(options.spark_source_of(session, given), **arguments)
-        divided = spark.Spark(session, given["partitions"]).partitions
-        written = jobs.write_release_to(output, request, force, given["partitions"])
-    source = (
-        f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
-    )
-    print_release(source, output, written.keys, written.terms, given["form"], None)
+    read, written = release_on_cluster(given, arguments)
+    print_release(Made(read, given["output"], written), given["form"])
 
 
 @click.command()
@@ -138,38 +126,46 @@ def sample(**given: Any) -> None:
     options.check_engine(given, False)
     sampling = read_sampling(given)
     check_output(output, force=given["force"])
-    named = {name: given[name] for name in ("max_keys_per_user", "strategy")}
-    how = {"sampling": sampling, **named, **read_parts(given)}
-    drawn = _sample_by_spark(given, how) if given["engine"] == "spark" else _sample_here(given, how)
+    how = {
+        "sampling": sampling,
+        "max_keys_per_user": given["max_keys_per_user"],
+        "strategy": given["strategy"],
+        **read_parts(given),
+    }
+    if given["engine"] == "spark":
+        drawn = _sample_on_cluster(given, how)
+    else:
+        drawn = _sample_here(given, how)
     drawn.write(output, force=given["force"])
-    private = f"{len(drawn):,} keys" if given["show_private"] else None
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
-    if private is not None:
+    private = None
+    if given["show_private"]:
         result["keys"] = len(drawn)
+        private = f"{len(drawn):,} keys"
     show(result, sample_lines(output, sampling, private), given["form"])
 
 
 def sample_lines(output: str, sampling: Any, private: str | None) -> list[str]:
     """Return the lines that are printed for a sample, with `private` numbers if they were asked for."""
     lines = [f"Wrote {output}: a sample, NOT private; {explain_sampling(sampling)}."]
-    lines += [] if private is None else [f"Private: {private}."]
-    return [*lines, f"Next: dpsample sanitize {output} --epsilon 1 --delta 1e-8 -o OUTPUT"]
+    if private is not None:
+        lines.append(f"Private: {private}.")
+    lines.append(f"Next: dpsample sanitize {output} --epsilon 1 --delta 1e-8 -o OUTPUT")
+    return lines
 
 
 def _sample_here(given: dict[str, Any], how: dict[str, Any]) -> Sample:
+    """Draw a sample on this machine; `how` are the arguments of `dpsample.sample` beside the source."""
     source = options.source_of(given)
     check_not_input(given["output"], source.inputs())
     with options.engine_of(given) as engine, shown_stages() as stages:
         return draw_sample(source, engine=engine, progress=stages, **how)
 
 
-def _sample_by_spark(given: dict[str, Any], how: dict[str, Any]) -> Sample:
-    from dpsample import spark
+def _sample_on_cluster(given: dict[str, Any], how: dict[str, Any]) -> Sample:
+    from dpsample.cli.cluster import sample_on_cluster
 
-    with spark.session(given["master"]) as session:
-        source = options.spark_source_of(session, given)
-        check_not_input(given["output"], source.inputs())
-        return spark.sample(source, partitions=given["partitions"], **how)
+    return sample_on_cluster(given, how)
 
 
 @click.command()
@@ -205,10 +201,11 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
         drawn = read_sample(sample)
     how = {name: given[name] for name in ("ledger", "keys_only", "grid")}
     written = sanitize_to_file(output, drawn, privacy=privacy, force=force, **how)
-    print_release(f"the sample {sample!r}", output, written.keys, written.terms, form, None)
+    print_release(Made(f"the sample {sample!r}", output, written), form)
 
 
 def _sample_of_another_system(sample: str, given: dict[str, Any]) -> Sample:
+    """Read a sample that another system drew, as its options describe it."""
     if given["frequency"] is None:
         raise click.UsageError("--key needs the frequency column as well; add --frequency COLUMN")
     return Sample.from_table(
@@ -227,8 +224,8 @@ def _check_carried(given: dict[str, Any]) -> None:
         "--scheme": given["scheme"] != "all",
         "--tau": given["tau"] is not None,
     }
-    for option, given_twice in stated.items():
-        if given_twice:
+    for option, is_stated in stated.items():
+        if is_stated:
             raise click.UsageError(
                 f"{option} cannot be used with a sample of dpsample, which carries its scheme and its part; "
                 f"leave {option} out, or add --key for a sample that another system drew"
