@@ -10,6 +10,7 @@ from dpsample import __version__
 from dpsample.answers.release import Release, read_release
 from dpsample.cli import options
 from dpsample.cli.answers import opened
+from dpsample.cli.exits import Exit
 from dpsample.cli.printing import show
 from dpsample.files import check_file, check_not_input, kind_of, write_file
 from dpsample.files.metadata import release_sha256
@@ -115,7 +116,7 @@ def verify(
             "dpsample: the proof does not cover every frequency, as --require-complete asks",
             err=True,
         )
-        click.get_current_context().exit(3)
+        click.get_current_context().exit(Exit.INCOMPLETE)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dpsample.cli.log import start_log
 from dpsample.private.sources.source import Source
 from dpsample.release import options as released
 from dpsample.release.options import Option
@@ -219,14 +220,88 @@ _show_private = click.option(
     help="Also print numbers that are NOT private, such as the number of rows.",
 )
 machine = together(resources, of_release("strategy"), _engine, _master, _partitions, _show_private)
-output_format = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the output.",
+if_missing = click.option(
+    "--if-missing",
+    is_flag=True,
+    help="With --ledger: if this very release is there, by its entry in the ledger, do nothing and exit with 0.",
 )
+
+# ---- options of what is printed
+
+_JSON = "dpsample.json"  # in the context of a command: that JSON was asked for
+_QUIET = "dpsample.quiet"  # that only results and errors are to be printed
+
+
+def _set_in_context(name: str) -> Callable[..., None]:
+    """Return a callback that notes a flag in the context of the command."""
+
+    def note(context: click.Context, option: click.Parameter, value: bool) -> None:
+        if value:
+            context.meta[name] = True
+
+    return note
+
+
+def _form(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return the format of the output; --json is short for --format json."""
+    return "json" if context.meta.get(_JSON) else value
+
+
+def _log(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Begin the log of a command."""
+    if value is not None:
+        start_log(value, context.info_name or "dpsample")
+
+
+def format_of_output(*forms: str) -> Callable[[Command], Command]:
+    """Return the options of the format of the output, of which the first is the default."""
+    json = click.option(
+        "--json",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_set_in_context(_JSON),
+        help="Short for --format json. Errors are JSON, too.",
+    )
+    format = click.option(
+        "--format",
+        "form",
+        type=click.Choice(forms),
+        default=forms[0],
+        show_default=True,
+        callback=_form,
+        help="Format of the output.",
+    )
+    return together(format, json)
+
+
+output_format = format_of_output("text", "json")
+_quiet = click.option(
+    "--quiet",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_in_context(_QUIET),
+    help="Print nothing but errors, and results that are asked for by --json.",
+)
+_log_file = click.option(
+    "--log",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_log,
+    help="Append what is done to a file of JSON lines: stages and exit code, nothing private.",
+)
+# for commands that make something: what they did is printed to standard error, and --json makes it a result
+done_format = together(output_format, _quiet, _log_file)
+
+
+def is_quiet() -> bool:
+    """Return whether the command that runs was asked to print nothing but errors and results."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_QUIET))
+
+
 _OF_THIS_MACHINE = (
     "memory_limit",
     "threads",

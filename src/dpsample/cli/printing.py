@@ -1,8 +1,8 @@
-"""What commands print: results to standard output, progress to standard error."""
+"""What commands print: results to standard output; progress, and what was done, to standard error."""
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from dpsample.cli.log import current_log
+from dpsample.cli.options import is_quiet
 from dpsample.exact import text
 from dpsample.files.metadata import sidecar_of
 from dpsample.private.drawing import Written
@@ -47,7 +49,7 @@ _TOPICS = (  # facts about a release
 
 
 class Stages:
-    """A line on a terminal: the stage of a run, and for how long it runs; elsewhere nothing.
+    """A line on a terminal: the stage of a run, and for how long it runs. The stage is also entered in the log.
 
     A run on private data passes no number, so none is shown. The settings of a plan are counted: their number is no
     secret.
@@ -58,6 +60,8 @@ class Stages:
         self._line = None if shown is None else shown.add_task("", total=None)
 
     def __call__(self, stage: str, done: int | None = None, total: int | None = None) -> None:  # noqa: D102
+        if total is None:
+            current_log().stage(stage)
         if self._shown is not None:
             count = "" if total is None else f" {done:,} of {total:,}"
             self._shown.update(self._line, description=stage + count)
@@ -66,7 +70,7 @@ class Stages:
 @contextmanager
 def shown_stages() -> Iterator[Stages]:
     """Show stages on a terminal."""
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield Stages()
         return
     from rich.console import Console
@@ -123,12 +127,26 @@ class Made:
 
 def print_release(made: Made, form: str) -> None:
     """Print what was released, and how."""
-    show(made.to_json(), made.lines(), form)
+    tell(made.to_json(), made.lines(), form)
 
 
-def show(result: dict[str, Any], lines: list[str], form: str) -> None:
-    """Print a result, as lines for people or as JSON."""
+def show(result: Mapping[str, Any], lines: Sequence[str], form: str) -> None:
+    """Print a result to standard output, as lines for people or as JSON."""
     if form == "json":
         click.echo(json.dumps(result, indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(lines))
+
+
+def tell(result: Mapping[str, Any], lines: Sequence[str], form: str) -> None:
+    """Print what a command did: to standard error, unless quiet; as JSON it is a result, on standard output."""
+    if form == "json":
+        show(result, lines, form)
+    elif not is_quiet():
+        click.echo("\n".join(lines), err=True)
+
+
+def remark(line: str) -> None:
+    """Print a remark to standard error, unless quiet."""
+    if not is_quiet():
+        click.echo(line, err=True)

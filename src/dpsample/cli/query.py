@@ -6,7 +6,8 @@ import click
 
 from dpsample.answers.changes import changes as changes_between
 from dpsample.cli.answers import opened, opened_with_keys, print_answer, print_changes
-from dpsample.cli.options import flag, together
+from dpsample.cli.options import flag, format_of_output, output_format, together
+from dpsample.cli.printing import show
 
 _releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
 _where = click.option(
@@ -22,14 +23,7 @@ _level = click.option(
     show_default=True,
     help="Nominal coverage of the intervals.",
 )
-_format = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+_format = format_of_output("table", "json", "csv")
 _selection = together(_where, _attributes, _level, _format)
 _weight = click.option(
     "--weight", help="Weight of a key in the sum: a column or an SQL expression."
@@ -192,7 +186,8 @@ def rank(arguments: tuple[str, ...], form: str, **options: Any) -> None:
 
 @click.command()
 @click.argument("arguments", nargs=-1, required=True, metavar="RELEASE... KEY KEY")
-def compare(arguments: tuple[str, ...]) -> None:
+@output_format
+def compare(arguments: tuple[str, ...], form: str) -> None:
     """Print the probability that one key is more frequent than another. Each KEY has all its columns.
 
     \b
@@ -200,7 +195,8 @@ def compare(arguments: tuple[str, ...]) -> None:
       dpsample compare queries.private.parquet weather news
     """
     asked, keys = opened_with_keys(arguments, 2)
-    click.echo(f"{asked.compare(*keys):.6g}")
+    probability = asked.compare(*keys)
+    show({"probability": probability}, [f"{probability:.6g}"], form)
 
 
 @click.command()
@@ -208,14 +204,7 @@ def compare(arguments: tuple[str, ...]) -> None:
 @click.option(
     "--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the interval."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="Format.",
-)
+@_format
 def other(releases: tuple[str, ...], level: float, form: str) -> None:
     """Estimate the number of elements whose keys were not reported. The release has a private total.
 

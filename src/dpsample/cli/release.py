@@ -5,13 +5,20 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.printing import Made, print_release, show, shown_stages
+from dpsample.cli.log import current_log
+from dpsample.cli.printing import Made, print_release, remark, shown_stages, tell
+from dpsample.errors import InvalidValue
 from dpsample.files import check_not_input, check_output
+from dpsample.files.outputs import check_target
+from dpsample.ledger.ledger import read_ledger
+from dpsample.private.drawing import Written
+from dpsample.private.earlier_runs import EarlierRun, lost_before, made_before
 from dpsample.private.progress import Progress
 from dpsample.private.request import Request
 from dpsample.private.run import check_release_to, sanitize_to_file, write_release_to
 from dpsample.private.run import sample as draw_sample
 from dpsample.private.sample import Sample, read_sample
+from dpsample.private.sources.source import Source
 from dpsample.release.explain import explain_sampling
 from dpsample.release.option_words import (
     read_arguments,
@@ -37,8 +44,9 @@ from dpsample.release.options import AT_LEAST, PART
 )
 @options.of_release("keys", "only_known", "total", "keys_only", "grid", "ledger", "part")
 @options.output
+@options.if_missing
 @options.machine
-@options.output_format
+@options.done_format
 def release(**given: Any) -> None:
     """Read elements, sample keys, sanitize them, and write a release that may be published.
 
@@ -68,10 +76,29 @@ def carry_out(given: dict[str, Any], settings: str | None = None) -> None:
     """
     options.check_engine(given, given["show_private"])
     arguments = {**read_arguments(given), "settings": settings}
+    if given["if_missing"]:
+        _check_if_missing(given)
     if given["engine"] == "spark":
         _release_on_cluster(given, arguments)
     else:
         _release_here(given, arguments)
+
+
+def _check_if_missing(given: dict[str, Any]) -> None:
+    """Refuse --if-missing where no ledger knows what was released, or the output would be replaced."""
+    if given["ledger"] is None:
+        raise InvalidValue(
+            "`if_missing` needs a ledger, which knows the releases that were made", "add `ledger`"
+        )
+    if given["force"]:
+        raise InvalidValue(
+            "`if_missing` cannot be combined with `force`, which replaces the output",
+            "leave one of them out",
+        )
+    if given["engine"] == "spark":
+        raise InvalidValue(
+            "`if_missing` cannot be used with `engine=spark`", "check for the output before the job"
+        )
 
 
 def check(given: dict[str, Any], settings: str | None) -> None:
@@ -88,7 +115,14 @@ def check(given: dict[str, Any], settings: str | None) -> None:
 def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Release on this machine."""
     output = given["output"]
-    request = Request.of(options.source_of(given), **arguments)
+    source = options.source_of(given)
+    if given["if_missing"] and _is_made(source, given, arguments):
+        return
+    check_not_input(output, source.inputs())
+    check_target(
+        output, given["force"], None
+    )  # before the ledger: it is not asked for what is there
+    request = Request.of(source, **arguments)
     with options.engine_of(given) as engine, shown_stages() as stages:
         progress = Progress(stages)
         written = write_release_to(
@@ -96,7 +130,56 @@ def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
         )
     read = f"{request.source}, strategy: {written.strategy}"
     private = progress.rows if given["show_private"] else None
+    _log_entry(given, written)
     print_release(Made(read, output, written, private), given["form"])
+
+
+def _log_entry(given: dict[str, Any], written: Written) -> None:
+    """Enter the number of the release's entry in the log."""
+    if written.terms.ledger is None:
+        return
+    entries = read_ledger(given["ledger"]).entries
+    for number, entry in enumerate(entries, 1):
+        if entry.hash == written.terms.ledger:
+            current_log().entry(str(given["ledger"]), number, entry.status)
+
+
+def _is_made(source: Source, given: dict[str, Any], arguments: dict[str, Any]) -> bool:
+    """Return whether an earlier run made this release, and say so; also say what other earlier runs left."""
+    output = given["output"]
+    ledger = given["ledger"]
+    # a request that names no ledger: one without any budget left would refuse it
+    request = Request.of(source, **(arguments | {"ledger": None}))
+    for lost in lost_before(request, ledger, output):
+        words = f"Entry {lost.number} of {ledger} is an earlier run that ended before its release was written."
+        remark(f"{words} What it reserved stays spent.")
+    made = made_before(request, ledger, output)
+    if made is None:
+        return False
+    current_log().entry(str(ledger), made.number, made.entry.status)
+    tell(
+        {
+            "output": output,
+            "made_before": True,
+            "confirmed_now": made.confirmed_now,
+            "entry": made.number,
+            "ledger": ledger,
+        },
+        [_words_of_made(output, made)],
+        given["form"],
+    )
+    return True
+
+
+def _words_of_made(output: str, made: EarlierRun) -> str:
+    """State that a release is there."""
+    entry = f"entry {made.number} of its ledger"
+    if made.confirmed_now:
+        return (
+            f"There   {output}: an earlier run wrote it, and ended before it confirmed {entry}. It is confirmed now; "
+            "nothing was spent."
+        )
+    return f"There   {output}: {entry}, confirmed. Nothing was done or spent."
 
 
 def _release_on_cluster(given: dict[str, Any], arguments: dict[str, Any]) -> None:
@@ -104,6 +187,7 @@ def _release_on_cluster(given: dict[str, Any], arguments: dict[str, Any]) -> Non
     from dpsample.cli.cluster import release_on_cluster
 
     read, written = release_on_cluster(given, arguments)
+    _log_entry(given, written)
     print_release(Made(read, given["output"], written), given["form"])
 
 
@@ -113,7 +197,7 @@ def _release_on_cluster(given: dict[str, Any], arguments: dict[str, Any]) -> Non
 @options.of_release("sampling", without=(AT_LEAST,))
 @options.output
 @options.machine
-@options.output_format
+@options.done_format
 def sample(**given: Any) -> None:
     """Draw a weighted sample of keys into a file. The sample is NOT private: sanitize it.
 
@@ -142,7 +226,7 @@ def sample(**given: Any) -> None:
     if given["show_private"]:
         result["keys"] = len(drawn)
         private = f"{len(drawn):,} keys"
-    show(result, sample_lines(output, sampling, private), given["form"])
+    tell(result, sample_lines(output, sampling, private), given["form"])
 
 
 def sample_lines(output: str, sampling: Any, private: str | None) -> list[str]:
@@ -177,7 +261,7 @@ def _sample_on_cluster(given: dict[str, Any], how: dict[str, Any]) -> Sample:
 @options.of_release("part", without=(PART,))
 @options.of_release("ledger")
 @options.output
-@options.output_format
+@options.done_format
 def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> None:
     """Turn a sample into a release. The data that it was drawn from are not needed.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.printing import show
+from dpsample.cli.printing import tell
 from dpsample.cli.release import sample_lines
 from dpsample.private.stream.stream import Stream, read_stream
 from dpsample.scheme.holding import SampleAndHold
@@ -65,7 +65,7 @@ from dpsample.scheme.holding import SampleAndHold
     is_flag=True,
     help="Also print numbers that are NOT private: of elements and keys.",
 )
-@options.output_format
+@options.done_format
 def stream(
     source: tuple[str, ...], state: str, merge: bool, show_private: bool, form: str, **given: Any
 ) -> None:
@@ -159,4 +159,4 @@ def _print(state: str, sampling: Any, numbers: str | None, form: str) -> None:
     result = {"state": state, "private": False, "sampling": sampling.to_json()}
     if numbers is not None:
         result["numbers"] = numbers
-    show(result, sample_lines(state, sampling, numbers), form)
+    tell(result, sample_lines(state, sampling, numbers), form)

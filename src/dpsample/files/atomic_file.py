@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.errors import OutputExists, SystemFailure
 from dpsample.files.locks import lock, try_lock
 from dpsample.files.metadata import failures, sha256_of
 
@@ -144,9 +144,9 @@ def check_system() -> None:
         )
 
 
-def taken(name: Path) -> InvalidValue:
+def taken(name: Path) -> OutputExists:
     """Return the refusal to overwrite an output."""
-    return InvalidValue(
+    return OutputExists(
         f"the output {str(name)!r} exists already",
         "choose another name, or force it with `force=True`",
     )

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from dpsample.accounting.composition import composed_delta, largest_count
 from dpsample.accounting.renyi import RenyiCurve
-from dpsample.errors import InvalidValue
+from dpsample.errors import BudgetSpent, InvalidValue
 from dpsample.exact import text
 from dpsample.ledger.charges import Charge, amount
 from dpsample.ledger.filters import RenyiBudget
@@ -82,7 +82,7 @@ class Rule:
             )
             finding = f"{amount(epsilon, delta)} already spent, and {amount(privacy.epsilon, privacy.delta)} requested"
         if not allowed:
-            raise InvalidValue(rule, finding, "spend less, or do without this release")
+            raise BudgetSpent(rule, finding, "spend less, or do without this release")
 
     def _require_divergence(
         self, rule: str, dataset: str, charges: Sequence[Charge], charge: Charge
@@ -92,13 +92,13 @@ class Rule:
         if self.account.allows(before + curve):
             return
         if before.delta + curve.delta > self.account.aside:
-            raise InvalidValue(
+            raise BudgetSpent(
                 f"the deltas of the releases of {dataset} may add up to {text(self.account.aside)}, which is set aside",
                 f"{text(before.delta)} already spent, and {text(curve.delta)} requested",
                 "choose a smaller delta; a new ledger may set more aside with `aside`",
             )
         requested = amount(charge.privacy.epsilon, charge.privacy.delta)
-        raise InvalidValue(
+        raise BudgetSpent(
             f"{rule}, by Rényi divergences",
             f"no order that has room for {requested} more",
             "spend less, or do without this release",
