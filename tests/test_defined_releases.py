@@ -71,7 +71,7 @@ def test_a_release_is_made_written_read_and_proved(whole: Privacy, options: dict
     if not made.keys_only:
         assert made.sum().value > 0
     made.report().write(tmp_path / "release.html")
-    bought = again.terms.size and again.terms.size.weights, again.total, again.terms.dropped
+    bought = again.terms.bought.size and again.terms.bought.size.weights, again.total, again.terms.bought.dropped
     parts = [part.epsilon for part in bought if part]
     assert again.terms.keys_privacy == whole.less(parts)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from griffe import Extension, Object
 
+from dpsample.release.options import with_keywords
+
 ITEM = re.compile(r"(\S.*?) {2,}(?=\S)")
 
 
@@ -53,4 +55,4 @@ class Docstrings(Extension):
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Rewrite one docstring."""
         if obj.docstring is not None:
-            obj.docstring.value = as_markdown(obj.docstring.value)
+            obj.docstring.value = as_markdown(with_keywords(obj.docstring.value))

@@ -3,6 +3,8 @@
     Exception
     └── DpsampleError            everything below
         ├── InvalidValue         an argument or the data break a rule (also a ValueError)
+        │   ├── OutputExists     an output is there already, and is not replaced
+        │   └── BudgetSpent      a ledger has no room for a release
         ├── SystemFailure        the machine could not: no space, no memory, a broken disk
         └── PrivacyViolation     a check of a privacy guarantee failed
 
@@ -39,10 +41,20 @@ class _Refusal(DpsampleError):  # noqa: N818
     def __init__(self, problem: str, remedy: str = "") -> None:
         self.marked = f"{problem}; {remedy}" if remedy else problem
         super().__init__(_ARGUMENT.sub(r"\1", self.marked))
+        self.problem = problem
+        self.remedy = remedy
 
 
 class InvalidValue(_Refusal, ValueError):  # noqa: N818 - named for what is wrong
     """An argument, or the data, break a rule."""
+
+
+class OutputExists(InvalidValue):
+    """An output is there already, and is not replaced."""
+
+
+class BudgetSpent(InvalidValue):
+    """A ledger has no room for a release: its budget, or that of a part, is spent."""
 
 
 class SystemFailure(_Refusal):

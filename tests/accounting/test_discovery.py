@@ -369,7 +369,7 @@ def test_the_command(tmp_path: Path) -> None:
     command = ("release", "pairs.parquet", "--key", "word", "--user", "user", "-e", "1", "-d", "1e-6")
     done = run(*command, "-o", "out.parquet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert " key" in done.stdout
+    assert " key" in done.stderr
     done = run(
         *command, "--discover", "one-key", "--count-share", "0.4", "--prior", "out.parquet", "-o", "b.csv", cwd=tmp_path
     )

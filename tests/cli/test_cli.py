@@ -43,8 +43,8 @@ def events(tmp_path: Path) -> Path:
 
 def test_release_info_verify(events: Path) -> None:
     done = start("release", "events.parquet", "--key", "query", *PRIVACY, "-o", "out.parquet", cwd=events)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "5 keys" in done.stdout
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "5 keys" in done.stderr
     made = dpsample.read_release(events / "out.parquet")
     assert made.table["query"].to_pylist() == [f"common-{i}" for i in range(5)]
     assert "Release: 5 keys" in run("info", "out.parquet", cwd=events).stdout
@@ -58,7 +58,7 @@ def test_what_is_said_of_an_output_is_true(events: Path) -> None:
     arguments = ["release", "events.parquet", "--key", "query", *PRIVACY, "-o"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*PROGRAM, *arguments, "out.parquet"],
+            [*PROGRAM, *arguments, "out.parquet", "--json"],
             cwd=events,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -93,8 +93,8 @@ def test_what_is_no_privacy_or_no_scheme_is_refused(events: Path, epsilon: str, 
 def test_sample_then_sanitize(events: Path) -> None:
     scheme = ["--scheme", "ppswor", "--tau", "0.02"]  # a key of 1,000 elements is missed with odds of 2e-9
     done = run("sample", "events.parquet", "-k", "query", *scheme, "-o", "sample.parquet", cwd=events)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "NOT private" in done.stdout
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "NOT private" in done.stderr
     assert "NOT private" in run("info", "sample.parquet", cwd=events).stdout
     done = run("sanitize", "sample.parquet", *PRIVACY, "-o", "out.csv", "--format", "json", cwd=events)
     assert done.returncode == 0
@@ -109,7 +109,7 @@ def test_a_sample_of_another_system(tmp_path: Path) -> None:
     duckdb.sql(f"COPY (SELECT * FROM (VALUES ('a', 900), ('b', 800)) t(k, n)) TO '{tmp_path / 'theirs.parquet'}'")
     stated = ["-k", "k", "--frequency", "n", "--scheme", "priority", "--tau", "1e-2"]
     done = run("sanitize", "theirs.parquet", *stated, *PRIVACY, "-o", "ours.parquet", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
     assert dpsample.read_release(tmp_path / "ours.parquet").table["k"].to_pylist() == ["a", "b"]
     duckdb.sql(f"COPY (SELECT * FROM (VALUES ('a', 9), ('a', 8)) t(k, n)) TO '{tmp_path / 'twice.parquet'}'")
     done = run("sanitize", "twice.parquet", *stated, *PRIVACY, "-o", "no.parquet", cwd=tmp_path)

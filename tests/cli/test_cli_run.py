@@ -45,7 +45,7 @@ def run(folder: Path, *arguments: str) -> support.Completed:
 @pytest.mark.chance("certain: terms, and lines of a ledger, do not depend on the coins")
 def test_it_is_the_release_of_the_same_command(folder: Path) -> None:
     done = run(folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
     made = dpsample.read_release(folder / "queries.private.parquet")
     words = ["events.csv", "--key", "query", "-e", "0.1", "-d", "1e-8", "--at-least", "200", "--with-total"]
     other = support.run("release", *words, "--ledger", "data.ledger", "-o", "other.parquet", cwd=folder)
@@ -60,11 +60,11 @@ def test_it_is_the_release_of_the_same_command(folder: Path) -> None:
     assert [line.get("settings") for line in reserved] == [sha256, None]
     assert reserved[0].keys() - reserved[1].keys() == {"settings"}
     assert reserved[0]["version"] == reserved[1]["version"]
-    assert sha256 not in json.dumps(made.metadata) + done.stdout
+    assert sha256 not in json.dumps(made.metadata) + done.stderr
     assert sha256.encode() not in (folder / "queries.private.parquet").read_bytes()
     assert f"settings {sha256}" in str(dpsample.read_ledger(folder / "data.ledger").entries[0].charge)
     again = run(folder)
-    assert again.returncode == 2  # the output exists
+    assert again.returncode == 4  # the output exists
     assert "--force" in again.stderr
 
 
@@ -99,7 +99,8 @@ def test_a_dry_run_prints_the_command_and_changes_nothing(folder: Path) -> None:
     ("line", "reason"),
     [
         ("epsilom = 1", "write epsilon"),
-        ("max_keys_per_user = 5", "write max-keys-per-user"),
+        ("max_keys_per_usr = 5", "write max-keys-per-user"),
+        ("at_least = 5", "states at-least twice"),
         ("wealth = 1", "see dpsample release --help"),
         ("[release]", "not an option of dpsample release"),
         ("force = 1", "true or false"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dpsample import CustomSampling, KeepAll, Ppswor, Priority, Privacy, Release, Sampling, read_release
-from dpsample.files import write_table
+from dpsample.files import Rows, write_table
 from dpsample.scheme import token_laws
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.noise import KeyNoise
@@ -77,12 +77,12 @@ def test_a_file_whose_numbers_do_not_follow_from_its_tokens_is_refused(tmp_path:
             moved = release.table[name].to_numpy() + np.array([0.0, 1.0, 0.0])
             forged = release.table.set_column(at, name, pa.array(moved))
             path = tmp_path / f"{name}.{form}"
-            write_table(path, forged.to_batches(), forged.schema, release.metadata)
+            write_table(path, Rows(forged.to_batches(), forged.schema), release.metadata)
             with refused("follow from its token") as info:
                 read_release(path)
             assert f"the {name} in row 2 does not follow" in str(info.value)
         path = tmp_path / f"drawn.{form}"
-        write_table(path, table.to_batches(), table.schema, release.metadata)
+        write_table(path, Rows(table.to_batches(), table.schema), release.metadata)
         with refused("a release has the columns"):
             read_release(path)
         release.write(tmp_path / f"good.{form}")

@@ -17,7 +17,7 @@ import pytest
 
 import dpsample.files
 from dpsample.errors import InvalidValue, SystemFailure
-from dpsample.files import ROWS, check_not_input, check_output, write_table
+from dpsample.files import ROWS, Rows, check_not_input, check_output, write_table
 from written_tables import FORMATS, METADATA, read_table, write
 
 pytestmark = pytest.mark.chance("certain: the processes that are started write given rows")
@@ -41,7 +41,7 @@ def test_outputs_that_cannot_be_are_refused_first(tmp_path: Path, monkeypatch: p
             with pytest.raises(InvalidValue, match=message):
                 check_output(f"{tmp_path}/{name}", force)
             with pytest.raises(InvalidValue, match=message):
-                write_table(f"{tmp_path}/{name}", explode(), pa.schema({"n": pa.int64()}), METADATA, force=force)
+                write_table(f"{tmp_path}/{name}", Rows(explode(), pa.schema({"n": pa.int64()})), METADATA, force=force)
     with pytest.raises(InvalidValue, match="regular file"):
         check_output("/dev/null", True, "parquet")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -65,7 +65,7 @@ def test_an_output_that_exists_needs_force(tmp_path: Path, form: str) -> None:
     with pytest.raises(InvalidValue, match=r"exists already.*force"):
         check_output(path)
     with pytest.raises(InvalidValue, match=r"exists already.*force"):
-        write_table(path, explode(), old.schema, METADATA)
+        write_table(path, Rows(explode(), old.schema), METADATA)
     assert read_table(path, "release")[0].equals(old)
     check_output(path, force=True)
     write(path, new, force=True)
@@ -83,7 +83,7 @@ def test_an_output_that_appears_meanwhile_stays(tmp_path: Path, form: str) -> No
         yield pa.record_batch({"n": [1]})
 
     with pytest.raises(InvalidValue, match="exists already"):
-        write_table(path, batches(), pa.schema({"n": pa.int64()}), METADATA)
+        write_table(path, Rows(batches(), pa.schema({"n": pa.int64()})), METADATA)
     assert path.read_text() == "somebody else's"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -135,7 +135,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path, form: str, error: type[BaseEx
         contents = {p: p.read_bytes() for p in before}
         for rows, metadata in ((batches(), METADATA), (iter(table.to_batches()), late)):
             with pytest.raises(error, match="not ours to change"):
-                write_table(path, rows, table.schema, metadata, force=force)
+                write_table(path, Rows(rows, table.schema), metadata, force=force)
             assert {p: p.read_bytes() for p in tmp_path.iterdir()} == contents
         write(path, table, force=force)
 
@@ -252,8 +252,7 @@ def test_metadata_come_last(tmp_path: Path) -> None:
         seen.clear()
         write_table(
             tmp_path / f"x.{form}",
-            batches(),
-            pa.schema({"n": pa.int64()}),
+            Rows(batches(), pa.schema({"n": pa.int64()})),
             lambda rows: METADATA | {"rows": rows, "seen": len(seen)},
         )
         assert read_table(tmp_path / f"x.{form}", "release")[1] == METADATA | {"rows": 3, "seen": 3}
@@ -291,7 +290,7 @@ def test_what_dead_processes_left_is_removed_and_what_living_ones_write_is_not(t
         yield from table.to_batches()
 
     with pytest.raises(InvalidValue, match="exists already"):
-        write_table(path, batches(), table.schema, METADATA)
+        write_table(path, Rows(batches(), table.schema), METADATA)
     assert sorted(tmp_path.iterdir()) == sorted([others, path, tmp_path / "x.csv.json"])
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpsample.files
-from dpsample.files import write_table
+from dpsample.files import Rows, write_table
 from written_tables import FORMATS
 
 pytestmark = pytest.mark.chance("certain: the processes that are started write given rows")
@@ -20,14 +20,14 @@ NURSERY = """
 import os, random, signal, sys, time
 import pyarrow as pa
 from dpsample.errors import InvalidValue, SystemFailure
-from dpsample.files import read_table, write_table
+from dpsample.files import Rows, read_table, write_table
 
 pa.set_cpu_count(1)
 METADATA = {"format": "dpsample release", "version": 1}
 
 def write(path, value, rows, force):
     batch = pa.record_batch({"n": pa.array([value] * rows)})
-    write_table(path, [batch], batch.schema, METADATA | {"value": value}, force=force)
+    write_table(path, Rows([batch], batch.schema), METADATA | {"value": value}, force=force)
 
 def state(path, rows):
     "Which table is there, checked to be whole; None if there is none."
@@ -146,7 +146,7 @@ for n in range(32):
                 os.write(tell, b".")
                 time.sleep(900 * stuck)
                 yield half
-            write_table(path, batches(), half.schema, METADATA | {"value": value}, force=force)
+            write_table(path, Rows(batches(), half.schema), METADATA | {"value": value}, force=force)
             if not force:
                 break
 
@@ -207,7 +207,7 @@ for form in ("parquet", "csv", "arrow"):
         path = f"{folder}/old.{form}" if force else f"{folder}/new.{form}"
         batch = pa.record_batch({"key": [noise(8) for _ in range(100_000)]})
         try:
-            write_table(path, [batch, batch], batch.schema, METADATA, force=force)
+            write_table(path, Rows([batch, batch], batch.schema), METADATA, force=force)
         except SystemFailure as error:
             print(str(error).split("an error: ")[1].split("; ")[0].replace(" ", "_"))
         assert sorted(os.listdir(folder)) == before, os.listdir(folder)
@@ -219,7 +219,7 @@ def old_ones(folder: Path) -> None:
     for form in FORMATS:
         batch = pa.record_batch({"n": [1] * 5})
         metadata = {"format": "dpsample release", "version": 1, "value": 1}
-        write_table(folder / f"old.{form}", [batch], batch.schema, metadata)
+        write_table(folder / f"old.{form}", Rows([batch], batch.schema), metadata)
 
 
 def test_a_file_that_may_not_grow_leaves_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsample.errors import InvalidValue
-from dpsample.files import ROWS, rebatch, write_table
+from dpsample.files import ROWS, Rows, rebatch, write_table
 from support import refused
 from written_tables import CANARY, FORMATS, METADATA, read_table, write
 
@@ -152,7 +152,7 @@ def test_files_do_not_depend_on_batches_nor_on_memory(tmp_path: Path, form: str)
     for name, batches in (("one", [whole]), ("cut", pieces), ("masked", [masked])):
         (tmp_path / name).mkdir()
         path = tmp_path / name / f"x.{form}"
-        write_table(path, batches, batches[0].schema, METADATA)
+        write_table(path, Rows(batches, batches[0].schema), METADATA)
         written.append({p.name: p.read_bytes() for p in sorted(path.parent.iterdir())})
     assert written[0] == written[1] == written[2]
     assert not any(CANARY.encode() in data for data in written[1].values())
@@ -309,7 +309,7 @@ def test_wrong_batches_are_refused_without_their_values(tmp_path: Path) -> None:
     for form in FORMATS:
         for message, batch in bad.items():
             with pytest.raises(InvalidValue, match=message) as caught:
-                write_table(tmp_path / f"x.{form}", [good, batch], good.schema, METADATA)
+                write_table(tmp_path / f"x.{form}", Rows([good, batch], good.schema), METADATA)
             assert CANARY not in str(caught.value)
             assert list(tmp_path.iterdir()) == []
     with pytest.raises(InvalidValue, match="same name"):

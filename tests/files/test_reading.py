@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpsample.errors import InvalidValue
-from dpsample.files import commit_parts, kind_of, write_table
+from dpsample.files import Rows, commit_parts, kind_of, write_table
 from written_tables import CANARY, FORMATS, METADATA, read_table, write
 
 pytestmark = pytest.mark.chance("certain: the processes that are started write given rows")
@@ -22,7 +22,7 @@ def test_wrong_kind_version_and_place(tmp_path: Path, form: str) -> None:
 
     def put(name: str, **changes: Any) -> Path:
         path = tmp_path / f"{name}.{form}"
-        write_table(path, table.to_batches(), table.schema, METADATA | changes)
+        write_table(path, Rows(table.to_batches(), table.schema), METADATA | changes)
         return path
 
     with pytest.raises(InvalidValue, match="must be a release, not a dpsample sample; it is NOT private"):

@@ -71,7 +71,11 @@ def noisy_numbers(release: Release) -> dict[str, tuple[Any, ...]]:
     for name in ("measured", "rows_measured", "sum_price_clipped", "token"):
         if name in table.column_names:
             found[name] = tuple(table[name].to_pylist())
-    totals = {"total": terms.total, "dropped": terms.dropped, "size": terms.size and terms.size.weights}
+    totals = {
+        "total": terms.bought.total,
+        "dropped": terms.bought.dropped,
+        "size": terms.bought.size and terms.bought.size.weights,
+    }
     found |= {name: (total.value,) for name, total in totals.items() if total is not None}  # type: ignore[union-attr]
     if terms.discovery is not None and terms.discovery.look is not None:
         found["look"] = tuple(terms.discovery.look.users)

@@ -183,8 +183,8 @@ def watched_noise(change: Change | None = None) -> Iterator[list[Drawn]]:
 
 def certified(terms: Terms) -> list[Law]:
     """The law of each noise that the terms of a release state, number by number, or table by table."""
-    weights = None if terms.size is None else terms.size.weights
-    totals = [weights, terms.total, terms.dropped]
+    weights = None if terms.bought.size is None else terms.bought.size.weights
+    totals = [weights, terms.bought.total, terms.bought.dropped]
     laws: list[Law] = [total.scale / total.unit for total in totals if total is not None]
     for bought in () if terms.discovery is None else terms.discovery.bought:
         laws += [1 / bought.epsilon] * len(bought.users) if isinstance(bought, Look) else [bought.scale]

@@ -208,7 +208,7 @@ def _masked_text(text: str, release: dpsample.Release | None) -> str:
     if release is None:
         return text
     text = re.sub(rf"\b{len(release):,} keys?\b", "drawn keys", text)
-    starts = ("Total",) if release.terms.size is None else ("Total", "Sampled", "Size", "Seen")
+    starts = ("Total",) if release.terms.bought.size is None else ("Total", "Sampled", "Size", "Seen")
     return "\n".join(
         re.sub(r"[\d.,]+(e-\d+)?", "drawn", line) if line.startswith(starts) else line for line in text.splitlines()
     )

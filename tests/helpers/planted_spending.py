@@ -148,7 +148,7 @@ PROOFS = [
     ),
     Bug(
         "a proof does not ask what a total is sensitive to",
-        "release/proof/stated.py",
+        "release/stated.py",
         "    if total.sensitivity != changed:",
         "    if False and total.sensitivity != changed:",
         ("private/test_users.py::test_a_proof_finds_what_is_not_private",),
@@ -162,14 +162,14 @@ PROOFS = [
     ),
     Bug(
         "a proof does not ask in what steps a total is",
-        "release/proof/stated.py",
+        "release/stated.py",
         "    if total.unit != step:",
         "    if False and total.unit != step:",
         ("house/test_audit.py::test_terms_that_spend_more_are_found",),
     ),
     Bug(
         "keys may be found in another way than the noisy numbers say",
-        "release/proof/stated.py",
+        "release/stated.py",
         "    if not discovery.follows:",
         "    if False and not discovery.follows:",
         ("accounting/test_filled.py::test_the_choice_follows_from_the_record_and_is_proved",),

@@ -33,8 +33,10 @@ def stated_terms(
 
 def restated(terms: Terms, **changes: Any) -> Terms:
     """Return the same terms but for these values."""
-    names = ("privacy", "keys", *_OF_KIND, *_BOUGHT, *_OF_ALL)
-    return stated_terms(**{**{name: getattr(terms, name) for name in names}, **changes})
+    names = ("privacy", "keys", *_OF_KIND, *_OF_ALL)
+    stated = {name: getattr(terms, name) for name in names}
+    stated |= {name: getattr(terms.bought, name) for name in _BOUGHT}
+    return stated_terms(**{**stated, **changes})
 
 
 def _kind(

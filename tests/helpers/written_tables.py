@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 import dpsample.files
-from dpsample.files import write_table
+from dpsample.files import Rows, write_table
 
 read_table = partial(dpsample.files.read_table, newest=2)
 FORMATS = ["parquet", "csv", "arrow"]
@@ -16,4 +16,4 @@ CANARY = "canary-7f3a"
 
 
 def write(path: Path, table: pa.Table, **options: Any) -> None:
-    write_table(path, table.to_batches(), table.schema, METADATA, **options)
+    write_table(path, Rows(table.to_batches(), table.schema), METADATA, **options)

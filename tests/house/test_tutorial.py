@@ -25,8 +25,8 @@ def output_of(command: str, folder: Path) -> str:
     if not command.startswith("dpsample "):
         return subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=True).stdout
     done = run(*shlex.split(command)[1:], cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("fixed_coins")

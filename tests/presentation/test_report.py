@@ -51,9 +51,9 @@ def test_every_kind_of_release_has_a_page(name: str) -> None:
 def test_users_sizes_totals_and_ledgers_are_told(users: Release) -> None:
     text = seen(make_report(users).html)
     assert "each user (all rows of one user identifier), who counts in up to 4 keys" in text
-    assert users.terms.size is not None
+    assert users.terms.bought.size is not None
     assert users.total is not None
-    for part in (users.terms.keys_privacy.epsilon, users.terms.size.weights.epsilon, users.total.epsilon):
+    for part in (users.terms.keys_privacy.epsilon, users.terms.bought.size.weights.epsilon, users.total.epsilon):
         assert f" {dpsample.exact.text(part)} " in text
     other = users.other()
     assert f"95 %: {math.floor(other.low):,} to {math.ceil(other.high):,}" in text

@@ -217,30 +217,30 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     """So what is published beside them is noise, and nothing else."""
     none = Change(none=True)
     terms = watched(CASES["elements"], change=none).release.terms
-    assert terms.total is not None
-    assert terms.size is not None
-    assert (terms.total.value, terms.size.weights.value) == (820, 820)
+    assert terms.bought.total is not None
+    assert terms.bought.size is not None
+    assert (terms.bought.total.value, terms.bought.size.weights.value) == (820, 820)
 
-    size = watched(CASES["elements, weights with fractions"], change=none).release.terms.size
+    size = watched(CASES["elements, weights with fractions"], change=none).release.terms.bought.size
     assert size is not None
     units = sum(math.isqrt(n << 32) for n in range(1, 41))  # of roots, rounded down to 1/65536
     assert size.weights.value == Fraction(units, 1 << 16)
 
     keys = np.unique(users()["user"].to_numpy(), return_counts=True)[1]
     terms = watched(CASES["bounded users"], change=none).release.terms
-    assert terms.total is not None
-    assert terms.dropped is not None
-    assert terms.total.value == np.minimum(keys, 3).sum()
-    assert terms.dropped.value == np.clip(keys - 3, 0, 27).sum()  # nine times the bound
+    assert terms.bought.total is not None
+    assert terms.bought.dropped is not None
+    assert terms.bought.total.value == np.minimum(keys, 3).sum()
+    assert terms.bought.dropped.value == np.clip(keys - 3, 0, 27).sum()  # nine times the bound
 
     terms = watched(CASES["keys that are found"], change=none).release.terms
     assert terms.discovery is not None
     assert terms.discovery.look is not None
     edges = [0, 1, 4, 16, 64, 256, 1024, math.inf]
     assert terms.discovery.look.users == tuple(np.histogram(keys, np.array(edges) + 0.5)[0].tolist())
-    assert terms.total is not None
-    assert terms.total.sensitivity == 1  # more keys of a user are within the noise of the look
-    assert terms.total.value == 500
+    assert terms.bought.total is not None
+    assert terms.bought.total.sensitivity == 1  # more keys of a user are within the noise of the look
+    assert terms.bought.total.value == 500
 
     terms = watched(CASES["keys of many each, that fill more"], change=none).release.terms
     assert terms.discovery is not None
@@ -254,17 +254,17 @@ def test_without_noise_totals_are_the_true_numbers() -> None:
     expected = float((law * np.minimum(numbers, many.full)).sum())
     assert expected < 840 * 32 - 200  # some keys are full, of 32 that users keep
     assert abs(many.units - expected) < 5 * 130
-    assert terms.total is not None
-    assert (terms.total.value, terms.total.sensitivity) == (Fraction(840 * 60), Fraction(64))
+    assert terms.bought.total is not None
+    assert (terms.bought.total.value, terms.bought.total.sensitivity) == (Fraction(840 * 60), Fraction(64))
 
 
 def test_tau_follows_from_the_noisy_total() -> None:
     """Tau is the wanted size over the published total, rounded down to six figures: it tells nothing more."""
     for name in ("elements", "elements, weights with fractions", "bounded users"):
         terms = watched(CASES[name]).release.terms
-        assert terms.size is not None
+        assert terms.bought.size is not None
         assert isinstance(terms.sampling, Ppswor)
-        exact_tau = terms.size.wanted / Fraction(terms.size.weights.value)
+        exact_tau = terms.bought.size.wanted / Fraction(terms.bought.size.weights.value)
         assert exact_tau * Fraction(99999, 100000) < terms.sampling.tau <= exact_tau
 
 

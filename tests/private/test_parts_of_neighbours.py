@@ -123,5 +123,5 @@ def test_one_user_changes_each_total_by_at_most_its_sensitivity(seed: int) -> No
 
 def totals_of(terms: Terms) -> list[Total]:
     """All totals that terms state."""
-    weights = None if terms.size is None else terms.size.weights
-    return [total for total in (weights, terms.total, terms.dropped) if total is not None]
+    weights = None if terms.bought.size is None else terms.bought.size.weights
+    return [total for total in (weights, terms.bought.total, terms.bought.dropped) if total is not None]

@@ -251,12 +251,12 @@ def test_foreign_samples_that_are_no_sample(tmp_path: Path) -> None:
 def test_any_metadata_give_a_sample_or_an_error_of_ours(
     tmp_path_factory: pytest.TempPathFactory, name: str, value: Any
 ) -> None:
-    from dpsample.files import write_table
+    from dpsample.files import Rows, write_table
 
     path = tmp_path_factory.mktemp("any") / "x.parquet"
     sample = Sample(table(), SCHEME, "query")
     rows = sample.table
-    write_table(path, rows.to_batches(), rows.schema, sample.metadata | {name: value})
+    write_table(path, Rows(rows.to_batches(), rows.schema), sample.metadata | {name: value})
     with pytest.raises(InvalidValue) as caught:
         read_sample(path)
     assert CANARY not in str(caught.value)

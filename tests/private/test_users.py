@@ -201,14 +201,14 @@ def test_sizes_by_any_weight(size: SampleSize, users: bool) -> None:
     made = dpsample.release(table, "key", privacy=privacy, size=size, keys_only=True, **options)
     weights = np.minimum(frequencies, size.cap or 10**9) ** float(size.power)
     scale = float(size.sensitivity) * (2 if users else 1) / (20 * 0.05)
-    assert made.terms.size is not None
-    assert made.terms.size.weights.scale == size.sensitivity * (2 if users else 1)
-    assert abs(float(made.terms.size.weights.value) - weights.sum()) < 30 * scale + 2
+    assert made.terms.bought.size is not None
+    assert made.terms.bought.size.weights.scale == size.sensitivity * (2 if users else 1)
+    assert abs(float(made.terms.bought.size.weights.value) - weights.sum()) < 30 * scale + 2
     x = weights * float(made.sampling.tau)  # type: ignore[attr-defined]
     q = np.minimum(x, 1) if size.scheme == "priority" else -np.expm1(-x)
     assert q.sum() < 300 * (1 + 31 * scale / weights.sum())
     assert len(made) <= q.sum() + 9 * math.sqrt((q * (1 - q)).sum() + 1)
-    assert made.terms.keys_privacy.epsilon + made.terms.size.weights.epsilon == 20
+    assert made.terms.keys_privacy.epsilon + made.terms.bought.size.weights.epsilon == 20
 
 
 def test_an_empty_source_has_a_size_too() -> None:
@@ -262,9 +262,9 @@ def test_what_users_dropped_is_measured() -> None:
     source = Source(table, "k", user="u")
     made = dpsample.release(source, privacy=Privacy(1, 1e-6), total=True, max_keys_per_user=2, keys_only=True)
     kept, dropped = 2000 * 7, 2000 * (1 + 6 + 18)
-    assert made.terms.dropped is not None
-    assert (made.terms.dropped.sensitivity, made.terms.dropped.scale) == (Fraction(18), Fraction(720))
-    assert abs(int(made.terms.dropped.value) - dropped) < 30 * 720
+    assert made.terms.bought.dropped is not None
+    assert (made.terms.bought.dropped.sensitivity, made.terms.bought.dropped.scale) == (Fraction(18), Fraction(720))
+    assert abs(int(made.terms.bought.dropped.value) - dropped) < 30 * 720
     assert made.kept is not None
     assert made.kept.most == 20
     for estimate, truth in ((made.kept.in_all, kept + dropped), (made.kept.share, kept / (kept + dropped))):
@@ -360,7 +360,7 @@ def test_a_file_keeps_it_all(form: str, tmp_path: Path) -> None:
     assert (read.unit, read.terms.max_keys) == ("user", 4)
     assert Terms.from_json(json.loads(json.dumps(read.metadata))) == read.terms
     assert read.total is not None
-    assert read.terms.size is not None
+    assert read.terms.bought.size is not None
     proof = prove_release(read.terms)
     assert proof.composition is not None
     assert proof.composition.delta <= Fraction(1, 10**10)

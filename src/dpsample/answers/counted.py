@@ -292,7 +292,7 @@ class CountedEvidence(MeasuredEvidence):
 
     @property
     def totals(self) -> tuple[Total | None, ...]:
-        return (self.terms.total,)
+        return (self.terms.bought.total,)
 
     def measured(self, rows: Ints, weights: Floats) -> CountedKeys:
         return CountedKeys.of(self.table, self.terms, rows, weights)
@@ -311,7 +311,7 @@ class CountedEvidence(MeasuredEvidence):
 
         Of the probability that the interval misses, half goes to the noise of the total and half to that of counts.
         """
-        bought = self.terms.total
+        bought = self.terms.bought.total
         if bought is None:
             raise needs_total(bought, tokens=True)
         keys = self.keys(Question())

@@ -73,9 +73,9 @@ def _differences(entry: Entry, release: Release) -> list[str]:
     """Name what an entry states otherwise than the release; what it does not state is not compared."""
     charge, terms = entry.charge, release.terms
     scheme = scheme_form(terms.sampling)
-    if terms.size is not None:  # tau was found after the reservation
+    if terms.bought.size is not None:  # tau was found after the reservation
         scheme = {name: scheme.get(name) for name in ("scheme", "power", "cap")} | {
-            "size": terms.size.wanted
+            "size": terms.bought.size.wanted
         }
     pairs = {
         "privacy": (charge.privacy, terms.privacy),

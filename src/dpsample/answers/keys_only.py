@@ -30,7 +30,7 @@ class KeysOnlyEvidence(Evidence):
     @staticmethod
     def of(table: pa.Table, terms: Terms) -> "KeysOnlyEvidence":
         """Return the evidence of a release."""
-        return KeysOnlyEvidence(Rows.of(table, terms), Silence.of(terms), terms.total)
+        return KeysOnlyEvidence(Rows.of(table, terms), Silence.of(terms), terms.bought.total)
 
     @property
     def detection_threshold(self) -> int | None:

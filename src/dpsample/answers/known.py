@@ -163,7 +163,7 @@ class KnownEvidence(Evidence):
         places = np.flatnonzero(listed)
         known = KnownKeys(every.take(places, added), places, added)
         others = TokenEvidence(every.take(np.flatnonzero(~listed)), silence)
-        return KnownEvidence(every.rows, known, others, silence, terms.total)
+        return KnownEvidence(every.rows, known, others, silence, terms.bought.total)
 
     @property
     def detection_threshold(self) -> int | None:

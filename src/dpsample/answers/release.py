@@ -18,7 +18,7 @@ from dpsample.answers.answers import Answers
 from dpsample.answers.evidence import Evidence
 from dpsample.answers.question import Attributes, Where
 from dpsample.errors import InvalidValue
-from dpsample.files import PathLike, read_table, rebatch, write_table
+from dpsample.files import PathLike, Rows, read_table, rebatch, write_table
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.release.facts import Topic
@@ -108,12 +108,12 @@ class Release(Answers):
 
         Without a contribution bound it has each user with up to so many keys as its `sensitivity`.
         """
-        return self._terms.total
+        return self._terms.bought.total
 
     @property
     def kept(self) -> Kept | None:
         """How much of their keys users kept, if the release has a contribution bound and a total."""
-        return self._terms.kept
+        return self._terms.bought.kept
 
     @property
     def sampling(self) -> Sampling:
@@ -142,14 +142,8 @@ class Release(Answers):
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
-        write_table(
-            path,
-            self._table.to_batches(),
-            self._table.schema,
-            self.metadata,
-            force=force,
-            format=format,
-        )
+        rows = Rows(self._table.to_batches(), self._table.schema)
+        write_table(path, rows, self.metadata, force=force, format=format)
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame."""
@@ -296,9 +290,8 @@ def write_release(
     given, schema = release_schema(schema, terms)
     terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
     check = partial(checked_rows, terms=terms)
-    return write_table(
-        path, batches, schema, terms.to_json, given=given, check=check, force=force, format=format
-    )
+    rows = Rows(batches, schema, given, check)
+    return write_table(path, rows, terms.to_json, force=force, format=format)
 
 
 def _missing(package: str) -> InvalidValue:

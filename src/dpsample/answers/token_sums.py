@@ -55,8 +55,10 @@ class TokenEvidence(Evidence):
     @staticmethod
     def of(table: pa.Table, terms: Terms) -> "TokenEvidence":
         """Return the evidence of a release."""
-        bound = None if terms.max_keys is None else Bound(terms.max_keys, terms.kept)
-        return TokenEvidence(TokenView.of(table, terms), Silence.of(terms), terms.total, bound)
+        bound = None if terms.max_keys is None else Bound(terms.max_keys, terms.bought.kept)
+        return TokenEvidence(
+            TokenView.of(table, terms), Silence.of(terms), terms.bought.total, bound
+        )
 
     @property
     def detection_threshold(self) -> int | None:

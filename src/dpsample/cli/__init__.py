@@ -1,8 +1,7 @@
 """The `dpsample` command. Each command parses its options, calls the library, and prints.
 
-Results go to standard output. Errors (one line each) and progress go to standard error. Exit codes: 0 for success, 1
-for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify --require-complete`), 130 after Ctrl-C
-and 143 after SIGTERM.
+Results go to standard output. Errors (one line each), progress, and what a command did go to standard error. `exits`
+has the exit codes.
 
     release   release, sample, sanitize
     stream    stream
@@ -16,31 +15,41 @@ and 143 after SIGTERM.
     demo      demo
     standard_library   the data of the demo
     options   options that commands share
+    machine   the engine of this machine
+    cluster   what is done on a Spark cluster
     printing  what they print
     answers   how answers are printed
+    exits     the exit codes
+    log       the log of a command
 """
 
+import json
 import os
+import re
 import signal
 import sys
 import warnings
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import click
 
 from dpsample import __version__
 from dpsample.cli.demo import demo_command
+from dpsample.cli.exits import Exit, exit_of
 from dpsample.cli.explore import explore
 from dpsample.cli.inspect import certify_command, info, verify
 from dpsample.cli.ledger import ledger_commands
-from dpsample.cli.options import in_options
+from dpsample.cli.log import end_log
+from dpsample.cli.options import in_options, named_options
 from dpsample.cli.plan import plan, with_one_thread
 from dpsample.cli.query import changes, compare, each_key, mean, other, quantiles, query, rank, top
 from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report
 from dpsample.cli.run import run
 from dpsample.cli.stream import stream
-from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
+from dpsample.errors import DpsampleError, PrivacyWarning
 from dpsample.files import written_outputs
 
 __all__ = ["cli", "main"]
@@ -73,7 +82,7 @@ def completion(shell: str) -> None:
     click.echo(completions(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
 
 
-for _command in (
+_COMMANDS = (
     release,
     run,
     sample,
@@ -97,7 +106,8 @@ for _command in (
     plan,
     explore,
     demo_command,
-):
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 
@@ -106,6 +116,7 @@ class _Interrupted(KeyboardInterrupt):
 
 
 _signals: list[signal.Signals] = []  # that came, the last one last
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def _interrupt(signum: int, frame: Any) -> None:
@@ -120,8 +131,17 @@ def main(command: click.Command = cli) -> None:
     _show_warnings_plainly()
     if sys.argv[1:2] in (["explore"], ["plan"]):
         with_one_thread()
-    code = _run(command)
-    sys.exit(code if isinstance(code, int) else 0)
+    returned = _run(command)
+    code = returned if isinstance(returned, int) else 0
+    end_log(code, _meaning(code))
+    sys.exit(code)
+
+
+def _meaning(code: int) -> str:
+    """Return what an exit code says; a signal that has none in the table is named by its number."""
+    if code in list(Exit):
+        return Exit(code).meaning
+    return f"exit code {code}"
 
 
 def _show_warnings_plainly() -> None:
@@ -142,37 +162,91 @@ def _run(command: click.Command) -> Any:
     try:
         return command(prog_name="dpsample", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _fail_usage(error)
     except (KeyboardInterrupt, click.Abort):
         return _end_by_signal()
     except DpsampleError as error:
         if _signals:  # another library may have made an error of its own of the signal
             return _end_by_signal()
-        return _fail(
-            getattr(error, "marked", str(error)), 2 if isinstance(error, InvalidValue) else 1
-        )
+        return _fail(_Failure.of(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return Exit.FAILED
     except OSError as error:
         problem = os.strerror(error.errno) if error.errno else "a system call failed"
-        return _fail(f"{problem}; {_written()}", 1)
+        return _fail(_Failure(Exit.FAILED, f"{problem}; {_written()}"))
     except (
         Exception
-    ) as error:  # an error of another library may quote the data: only its kind is shown
+    ) as error:  # of another library: it may quote the data, so only its kind is shown
         if os.environ.get("DPSAMPLE_TRACEBACK"):
             raise
+        problem = f"unexpected {type(error).__name__}; {_written()}"
         remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
-        return _fail(f"unexpected {type(error).__name__}; {_written()}; {remedy}", 1)
+        return _fail(_Failure(Exit.FAILED, problem, remedy))
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """How a command fails: its exit code, what is wrong, and what to do about it, with arguments in backticks."""
+
+    code: int
+    problem: str
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, error: DpsampleError) -> "_Failure":
+        problem = getattr(error, "problem", str(error))
+        return cls(exit_of(error), problem, getattr(error, "remedy", ""))
+
+    def line(self) -> str:
+        """Return the failure as one line, with options in place of arguments."""
+        return in_options(f"{self.problem}; {self.remedy}" if self.remedy else self.problem)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule that was broken, the remedy, the options that both name, and the exit code."""
+        return {
+            "rule": in_options(self.problem),
+            "remedy": in_options(self.remedy),
+            "option": named_options(f"{self.problem} {self.remedy}"),
+            "exit": int(self.code),
+            "meaning": _meaning(self.code),
+        }
+
+
+def _fail_usage(error: click.ClickException) -> int:
+    """Report bad usage, as click does, or as JSON."""
+    if not _asks_for_json():
+        error.show()
+        return error.exit_code
+    rule, _, remedy = error.format_message().partition("; ")
+    parameter = getattr(error, "param", None)
+    option = getattr(error, "option_name", None)
+    flags = [option] if option else _OPTION.findall(error.format_message())
+    if parameter is not None and not flags:
+        flags = [max(parameter.opts, key=len)]
+    failure = {
+        "rule": rule,
+        "remedy": remedy,
+        "option": list(dict.fromkeys(flags)),
+        "exit": error.exit_code,
+        "meaning": _meaning(error.exit_code),
+    }
+    click.echo(json.dumps({"error": failure}, ensure_ascii=False), err=True)
+    return error.exit_code
+
+
+def _asks_for_json() -> bool:
+    """Return whether JSON was asked for; an error may come before the options are read."""
+    words = sys.argv[1:]
+    after_format = [after for word, after in pairwise(words) if word == "--format"]
+    return "--json" in words or "--format=json" in words or "json" in after_format
 
 
 def _end_by_signal() -> int:
     """Report the signal that came last; return the exit code that shells use for it."""
-    last = (
-        _signals[-1] if _signals else signal.SIGINT
-    )  # an engine raises a KeyboardInterrupt of its own
-    return _fail(f"interrupted; {_written()}", 128 + last)
+    # without a signal: an engine raises a KeyboardInterrupt of its own
+    last = _signals[-1] if _signals else signal.SIGINT
+    return _fail(_Failure(128 + last, f"interrupted; {_written()}"))
 
 
 def _written() -> str:
@@ -181,7 +255,14 @@ def _written() -> str:
     return f"an output was written: {names}" if names else "no output was written"
 
 
-def _fail(message: str, code: int) -> int:
-    notes = getattr(sys.exception(), "__notes__", [])  # such as that its privacy is spent
-    click.echo(f"dpsample: {in_options('; '.join([message, *notes]))}", err=True)
-    return code
+def _fail(failure: _Failure) -> int:
+    """Report a failure, and notes of its error, such as that its privacy is spent; return its exit code."""
+    notes = getattr(sys.exception(), "__notes__", [])
+    if _asks_for_json():
+        form = failure.to_json()
+        form["notes"] = list(notes)
+        click.echo(json.dumps({"error": form}, ensure_ascii=False), err=True)
+    else:
+        line = "; ".join([failure.line(), *map(in_options, notes)])
+        click.echo(f"dpsample: {line}", err=True)
+    return failure.code

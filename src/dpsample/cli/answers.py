@@ -20,12 +20,12 @@ from dpsample.estimators.estimate import in_all_keys
 from dpsample.files.csv import as_csv, csv_schema
 
 _NOTHING_BELOW = {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
-_NOT_IN_A_ROW = (
+_NOT_IN_A_ROW = (  # parts of a document that have columns of their own in CSV, or none
     "notes",
     "reported",
     "columns",
     "below",
-)  # of a document; they have columns of their own, or none
+)
 
 
 def opened(files: Sequence[str]) -> Any:
@@ -49,8 +49,10 @@ def opened_with_keys(arguments: Sequence[str], count: int) -> tuple[Any, list[An
 def key_of(release: Any, texts: Sequence[str]) -> Any:
     """Read a key from the command line: a value for each key column, in the column's type."""
     types = [release.table.schema.field(name).type for name in release.keys]
+    columns = []
     try:
-        columns = [pa.array([text]).cast(kind) for text, kind in zip(texts, types, strict=True)]
+        for text, kind in zip(texts, types, strict=True):
+            columns.append(pa.array([text]).cast(kind))
     except (ValueError, pa.ArrowException):
         names = ", ".join(release.keys)
         raise InvalidValue(
@@ -63,10 +65,14 @@ def key_of(release: Any, texts: Sequence[str]) -> Any:
 def print_answer(answer: Any, form: str) -> None:
     """Print an `Estimate` or `Estimates`."""
     if isinstance(answer, Estimates):
-        _print(answer.lines(limit=None), _document_of_all(answer), _table_of_all(answer), form)
+        lines = answer.lines(limit=None)
+        document = _document_of_all(answer)
+        table = _table_of_all(answer)
     else:
+        lines = [repr(answer)]
         document = as_document(answer)
-        _print([repr(answer)], document, pa.Table.from_pylist([as_row(document)]), form)
+        table = pa.Table.from_pylist([as_row(document)])
+    _print(lines, document, table, form)
 
 
 def print_changes(answer: Any, form: str) -> None:
@@ -133,6 +139,7 @@ def as_row(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(lines: list[str], document: dict[str, Any], table: pa.Table, form: str) -> None:
+    """Print an answer in one of three forms: lines for people, a JSON document, or CSV."""
     if form == "csv":
         click.echo(_csv(table), nl=False)
     elif form == "json":
@@ -159,17 +166,20 @@ def _csv(table: pa.Table) -> str:
 
     On a terminal, control characters are escaped.
     """
-    finite = pa.table(
-        [_finite(column) for column in table.columns], schema=_without_metadata(table.schema)
-    )
+    columns = [_finite(column) for column in table.columns]
+    finite = pa.table(columns, schema=_without_metadata(table.schema))
     batches = [as_csv(batch) for batch in finite.to_batches()]
+    written = pa.Table.from_batches(batches, csv_schema(finite.schema))
     sink = pa.BufferOutputStream()
-    pa.csv.write_csv(pa.Table.from_batches(batches, csv_schema(finite.schema)), sink)
-    text = str(sink.getvalue().to_pybytes(), "utf-8")
-    return "".join(map(_printable, text)) if sys.stdout.isatty() else text
+    pa.csv.write_csv(written, sink)
+    text: str = sink.getvalue().to_pybytes().decode("utf-8")
+    if not sys.stdout.isatty():
+        return text
+    return "".join(map(_printable, text))
 
 
 def _finite(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with NULL in place of numbers that are not finite."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
@@ -180,4 +190,7 @@ def _without_metadata(schema: pa.Schema) -> pa.Schema:
 
 
 def _printable(character: str) -> str:
-    return character if character.isprintable() or character == "\n" else repr(character)[1:-1]
+    """Return a character, or its escape sequence if a terminal might obey it."""
+    if character.isprintable() or character == "\n":
+        return character
+    return repr(character)[1:-1]

@@ -23,8 +23,8 @@ from dpsample.release.explain import VOUCHED, explain_spent, sentence
 from dpsample.release.proof import prove_release
 
 WORDS, FILES, PAGE = "demo-words.private.parquet", "demo-files.private.parquet", "demo-report.html"
-_SHOWN = (1, 2, 10, 100, 1000, 10_000)  # places of the rows that are shown, by estimate
-_OFTEN = 100  # of the question
+_SHOWN = (1, 2, 10, 100, 1000, 10_000)  # ranks, by estimate, of the rows that are shown
+_OFTEN = 100  # occurrences of a word that the question calls often
 _RARE = re.compile(r"[a-z]{8,14}")
 
 
@@ -35,15 +35,17 @@ def demo(folder: Path, show: Callable[[str], object]) -> Path | None:
         "Reading the sources of Python's standard library: public data, so that the truth can be shown ...\n"
     )
     elements = standard_library()
-    words, files = _counted(elements), _counted(elements.group_by(["word", "file"]).aggregate([]))
+    words = _counted(elements)
+    files = _counted(elements.group_by(["word", "file"]).aggregate([]))
     for line in _plain(elements, words):
         show(line)
     of_words = _released(folder / WORDS, elements, None)
     show(
         f"\n2. A private release protects each occurrence of a word ({explain_spent(of_words.privacy)})\n"
     )
-    for line in [*_beside(of_words, words, "count"), _hidden(of_words, words)]:
+    for line in _beside(of_words, words, "count"):
         show(line)
+    show(_hidden(of_words, words))
     of_files = _released(folder / FILES, elements, "file")
     show("\n3. The same with files as users: each file is protected, with all of its words\n")
     average = sum(files.values()) / len(elements["file"].unique())
@@ -61,28 +63,31 @@ def demo(folder: Path, show: Callable[[str], object]) -> Path | None:
 
 
 def _counted(rows: pa.Table) -> dict[str, int]:
-    """The number of rows of each word."""
+    """Return the number of rows of each word."""
     counted = rows.group_by("word").aggregate([([], "count_all")])
-    return dict(zip(counted["word"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+    words = counted["word"].to_pylist()
+    counts = counted["count_all"].to_pylist()
+    return dict(zip(words, counts, strict=True))
 
 
 def _released(path: Path, elements: pa.Table, user: str | None) -> Release:
-    release_to_file(
-        path, elements, "word", user=user, privacy=Privacy(epsilon=1, delta=1e-7), force=True
-    )
+    """Release the words, with this column as users if there is one; return the release."""
+    privacy = Privacy(epsilon=1, delta=1e-7)
+    release_to_file(path, elements, "word", user=user, privacy=privacy, force=True)
     return read_release(path)
 
 
 def _plain(elements: pa.Table, truth: dict[str, int]) -> Iterator[str]:
     """Show the plain count of words: the most frequent ones, and a rare one with the only file that has it."""
     once = [word for word, count in truth.items() if count == 1]
-    rare = max(filter(_RARE.fullmatch, once), key=lambda word: (len(word), word))
+    lower_case = filter(_RARE.fullmatch, once)
+    rare = max(lower_case, key=lambda word: (len(word), word))
     its_rows = elements.filter(pc.equal(elements["word"], rare))
     file = its_rows["file"][0].as_py()
-    frequent = sorted(truth, key=lambda word: -truth[word])[:2]
+    by_count = sorted(truth, key=lambda word: -truth[word])
     yield "1. A plain GROUP BY of all words leaks\n"
     yield f"   {'word':<16} {'count':>10}"
-    for word in frequent:
+    for word in by_count[:2]:
         yield f"   {word:<16} {truth[word]:>10,}"
     yield "   ..."
     yield f"   {rare:<16} {1:>10}   <- written once, in {file}"
@@ -97,8 +102,8 @@ def _beside(release: Release, truth: dict[str, int], counted: str) -> Iterator[s
     for place in _SHOWN:
         if place <= len(rows):
             yield _row(rows[place - 1], truth)
-    held = sum(row["low"] <= truth[row["word"]] <= row["high"] for row in rows)
-    share = held / len(rows)
+    holds = [row["low"] <= truth[row["word"]] <= row["high"] for row in rows]
+    share = sum(holds) / len(rows)
     yield f"   {len(rows):,} words are reported. The interval holds the truth for {share:.1%} of them."
 
 
@@ -109,13 +114,16 @@ def _row(row: dict[str, Any], truth: dict[str, int]) -> str:
 
 
 def _hidden(release: Release, truth: dict[str, int]) -> str:
-    shown = sum(truth[word] == 1 for word in release.table["word"].to_pylist())
-    return f"   Of the words that occur once, {shown or 'none'} is reported."
+    """State how many words are reported that occur once."""
+    reported = release.table["word"].to_pylist()
+    once = [word for word in reported if truth[word] == 1]
+    return f"   Of the words that occur once, {len(once) or 'none'} is reported."
 
 
 def _answered(release: Release, truth: dict[str, int]) -> str:
+    """Answer the question by the release, beside the truth."""
     answer = release.count_keys(at_least=_OFTEN)
-    true = sum(count >= _OFTEN for count in truth.values())
+    true = len([word for word, count in truth.items() if count >= _OFTEN])
     held = "inside" if answer.low <= true <= answer.high else "outside, as happens once in 20 times"
     return (
         f"   {answer.value:,.0f} words; with 95 % probability from {answer.low:,.0f} to {answer.high:,.0f}. "
@@ -124,6 +132,7 @@ def _answered(release: Release, truth: dict[str, int]) -> str:
 
 
 def _proved(release: Release) -> str:
+    """State what is proved of the release."""
     proof = prove_release(release.terms)  # it raises if there is none
     covered = "at every frequency" if proof.complete else "at the frequencies that were checked"
     proved = f"Proved: {explain_spent(release.privacy)} for each {release.unit}, {covered} (dpsample verify)."
@@ -131,6 +140,7 @@ def _proved(release: Release) -> str:
 
 
 def _page(release: Release, folder: Path, show: Callable[[str], object]) -> Path | None:
+    """Write the page, if the libraries that draw it are installed."""
     try:
         check_drawing()
     except InvalidValue as missing:

@@ -4,26 +4,24 @@ from typing import Any
 
 import click
 
+from dpsample.cli import options
 from dpsample.cli.plan import plan_of, planned
+from dpsample.cli.printing import tell
 from dpsample.planning.page import check_page
 from dpsample.planning.page import explore as page_of
 from dpsample.presentation.charts import converter
 
 EPSILONS = ("0.1", "0.2", "0.3", "0.5", "0.7", "1", "1.5", "2", "3", "5")
-_FEW_EPSILONS = (
-    "0.1",
-    "0.3",
-    "1",
-    "3",
-    "10",
-)  # of users without a bound: each takes passes over the data
+# For users without a bound there are fewer: each takes passes over the data.
+_FEW_EPSILONS = ("0.1", "0.3", "1", "3", "10")
 
 
 @click.command()
 @planned
 @click.option("--output", "-o", required=True, help="Page to write: .html.")
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
-def explore(output: str, force: bool, **arguments: Any) -> None:
+@options.done_format
+def explore(output: str, force: bool, form: str, **arguments: Any) -> None:
     """Write a plan as one page with sliders, before any budget is spent.
 
     The options are those of `dpsample plan`. A slider stands at the values that are given, and the page shows no
@@ -43,4 +41,6 @@ def explore(output: str, force: bool, **arguments: Any) -> None:
     plan = plan_of(arguments, _FEW_EPSILONS if unbounded else EPSILONS)
     page_of(plan).write(output, force)
     private = ", NOT private" if plan.notice else ""
-    click.echo(f"Wrote {output}: {len(plan.forecasts):,} forecasts{private}.")
+    count = len(plan.forecasts)
+    result = {"output": output, "forecasts": count, "private": not plan.notice}
+    tell(result, [f"Wrote {output}: {count:,} forecasts{private}."], form)

@@ -10,6 +10,7 @@ from dpsample import __version__
 from dpsample.answers.release import Release, read_release
 from dpsample.cli import options
 from dpsample.cli.answers import opened
+from dpsample.cli.exits import Exit
 from dpsample.cli.printing import show
 from dpsample.files import check_file, check_not_input, kind_of, write_file
 from dpsample.files.metadata import release_sha256
@@ -115,7 +116,7 @@ def verify(
             "dpsample: the proof does not cover every frequency, as --require-complete asks",
             err=True,
         )
-        click.get_current_context().exit(3)
+        click.get_current_context().exit(Exit.INCOMPLETE)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class _Verified:
 
     file: str
     opened: Release
-    hashed: str  # the name of the file that has this SHA-256
+    hashed: str  # the name of the file whose SHA-256 is stated
     sha256: str
     proof: Proof
     independent: IndependentCheck | None
@@ -142,10 +143,10 @@ class _Verified:
     def about(self) -> list[str]:
         """Return the lines about the file."""
         terms = self.opened.terms
-        keys, columns = len(self.opened), shown(", ".join(terms.keys))
+        key_columns = shown(", ".join(terms.keys))
         entered = f"entered as {shown(terms.ledger)}" if terms.ledger else "none"
         lines = [
-            f"Release:   {shown(self.file)}: {keys:,} keys; key: {columns}",
+            f"Release:   {shown(self.file)}: {len(self.opened):,} keys; key: {key_columns}",
             f"SHA-256:   {self.sha256} of {shown(self.hashed)}",
             f"Made by:   dpsample {shown(terms.dpsample)}",
             f"Ledger:    {entered}",
@@ -210,7 +211,8 @@ def certify_command(
     if certificate is not None:
         check_file(certificate, force)
     size = read_size(given)
-    sampling = kept_from(given["at_least"], None if size else read_sampling(given), size)
+    stated_sampling = None if size else read_sampling(given)
+    sampling = kept_from(given["at_least"], stated_sampling, size)
     planned = ReleaseOptions(
         read_privacy(given),
         sampling,

@@ -76,21 +76,20 @@ def new(file: str, form: str, **given: Any) -> None:
       dpsample ledger new daily.ledger --dataset events -e 3 -d 1e-6 --account renyi
       dpsample ledger new days.ledger --dataset clicks -e 1 -d 1e-6 --unit user --parts day
     """
-    each_epsilon, each_delta = given.pop("each_epsilon"), given.pop("each_delta")
+    each_epsilon = given["each_epsilon"]
+    each_delta = given["each_delta"]
     if (each_epsilon is None) != (each_delta is None):
         raise click.UsageError(
             "--each-epsilon and --each-delta must be given together; add the other one"
         )
+    if given["aside"] is not None and given["account"] != "renyi":
+        raise click.UsageError("--aside cannot be used without --account renyi; leave --aside out")
+    stated = {name: given[name] for name in ("unit", "account", "parts")}
+    if given["aside"] is not None:
+        stated["aside"] = given["aside"]
     each = None if each_epsilon is None else Privacy(each_epsilon, each_delta)
-    aside = given.pop("aside")
-    if aside is not None:
-        if given["account"] != "renyi":
-            raise click.UsageError(
-                "--aside cannot be used without --account renyi; leave --aside out"
-            )
-        given["aside"] = aside
-    whole = Privacy(given.pop("epsilon"), given.pop("delta"))
-    ledger = new_ledger(file, given.pop("dataset"), whole, each=each, **given)
+    budget = Privacy(given["epsilon"], given["delta"])
+    ledger = new_ledger(file, given["dataset"], budget, each=each, **stated)
     print_result(ledger.to_json(), [str(ledger)], form)
 
 
@@ -127,20 +126,22 @@ def verify(file: str, releases: tuple[str, ...], head: str | None, form: str) ->
     ledger = read_ledger(file)
     matches = verify_releases(ledger, releases, head)
     matched = {match.number for match in matches}
-    others = [
-        (number, entry) for number, entry in enumerate(ledger.entries, 1) if number not in matched
-    ]
+    not_named = []
+    for number, entry in enumerate(ledger.entries, 1):
+        if number not in matched:
+            not_named.append((number, entry))
     count = len(ledger.entries)
     entries = "1 entry" if count == 1 else f"{count:,} entries"
     lines = [f"{file}: a complete ledger of {ledger.dataset!r}, {entries}; head {ledger.head}"]
     lines += [f"  {match}" for match in matches]
-    lines += [f"  no release was named for entry {number}: {entry}" for number, entry in others]
+    for number, entry in not_named:
+        lines.append(f"  no release was named for entry {number}: {entry}")
     result = {
         "ledger": file,
         "dataset": ledger.dataset,
         "entries": count,
         "head": ledger.head,
         "matched": [match.to_json() for match in matches],
-        "not_named": [{"entry": number, **entry.to_json()} for number, entry in others],
+        "not_named": [{"entry": number, **entry.to_json()} for number, entry in not_named],
     }
     print_result(result, lines, form)

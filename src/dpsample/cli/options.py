@@ -2,18 +2,76 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
+from dpsample.cli.log import start_log
 from dpsample.private.sources.source import Source
 from dpsample.release import options as released
 from dpsample.release.options import Option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Stated = Mapping[str, Any]
+_FIELD = re.compile(
+    r"`(\w+)(?:=([^`]*))?`"
+)  # in a refusal: the name of a field, and perhaps a value
+
+
+# ---- how options are written
+
+
+def flag(name: str) -> str:
+    """Return the option that states a field, by the name of the field or of the option.
+
+    >>> flag("max_keys_per_user"), flag("sums"), flag("sampling"), flag("no_header")
+    ('--max-keys-per-user', '--sum', '--scheme', '--no-header')
+    """
+    if name == "format":
+        return "--input-format"
+    written = released.written_names().get(name, name.replace("_", "-"))
+    return f"--{written}"
+
+
+def in_options(marked: str) -> str:
+    """Write the fields that a refusal or a help text names, in backticks, as options of the command line.
+
+    >>> in_options("`seed` cannot be combined with `scheme=all`; leave out rows with `drop_null=True`")
+    '--seed cannot be combined with --scheme all; leave out rows with --drop-null'
+    >>> in_options("state `delimiter=';'`, `header=False` or `part=('day', '2026-11-14')`")
+    "state --delimiter ';', --no-header or --part day=2026-11-14"
+    """
+    return _FIELD.sub(lambda found: _as_option(found[1], found[2]), marked)
+
+
+def named_options(marked: str) -> list[str]:
+    """Return the options that a refusal names, each once.
+
+    >>> named_options("`seed` cannot be combined with `scheme=all`; leave `seed` out")
+    ['--seed', '--scheme']
+    """
+    flags = [flag(found[1]) for found in _FIELD.finditer(marked)]
+    return list(dict.fromkeys(flags))
+
+
+def _as_option(name: str, value: str | None) -> str:
+    """Return a field and its value, if it has one, as an option: `value` is written as in Python."""
+    if value == "False":
+        return flag(f"no_{name}")
+    if value is None or value == "True":
+        return flag(name)
+    if value.startswith("("):
+        words = [word.strip(" '") for word in value.strip("()").split(",")]
+        return f"{flag(name)} {'='.join(words)}"
+    if value == "...":
+        return f"{flag(name)} ..."
+    text = value.strip("'\"")
+    return f"{flag(name)} {shlex.quote(text)}"
+
+
+# ---- how options are made
 
 
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -29,10 +87,12 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 def of_release(*fields: str, without: tuple[Option, ...] = ()) -> Callable[[Command], Command]:
     """Return the options by which these fields of a release are stated."""
-    chosen = [
-        option for field in fields for option in released.options_of(field) if option not in without
-    ]
-    return together(*map(click_option, chosen))
+    chosen = []
+    for field in fields:
+        for option in released.options_of(field):
+            if option not in without:
+                chosen.append(click_option(option))
+    return together(*chosen)
 
 
 def click_option(option: Option) -> Callable[[Command], Command]:
@@ -41,39 +101,30 @@ def click_option(option: Option) -> Callable[[Command], Command]:
     if option.letter is not None:
         flags.insert(1, f"-{option.letter}")
     kind: Any = click.Choice(option.choices) if option.choices else option.kind
+    is_flag = option.kind is bool
     return click.option(
         *flags,
         type=kind,
-        is_flag=option.kind is bool,
-        default=False if option.kind is bool else option.default,
+        is_flag=is_flag,
+        default=False if is_flag else option.default,
         show_default=option.default is not None,
         metavar=option.metavar,
         required=option.required,
         multiple=option.repeatable,
-        help=option.help,
+        help=in_options(option.help),
     )
 
 
 def several(option: Option, about: str | None = None) -> Callable[[Command], Command]:
     """Return an option of a release that takes one or more values, separated by commas or repeated."""
-    return click_option(
-        replace(
-            option,
-            kind=str,
-            repeatable=True,
-            required=False,
-            help=about or f"{option.help} One or more values.",
-        )
-    )
+    help = about or f"{option.help} One or more values."
+    return click_option(replace(option, kind=str, repeatable=True, required=False, help=help))
 
+
+# ---- options of a source
 
 _frequency = click.option(
     "--frequency", help="Frequency column, if the rows are already aggregated."
-)
-_drop_null = click.option(
-    "--drop-null",
-    is_flag=True,
-    help="Drop rows whose key or user is NULL, instead of refusing them.",
 )
 _table = click.option(
     "--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///..."
@@ -105,12 +156,9 @@ _null = click.option(
 _key_as = click.option(
     "--key-as", multiple=True, help="Name of the key column in the output, one for each --key."
 )
-_user = click.option(
-    "--user", help="Column that identifies the user of a row. Protects users instead of elements."
-)
 columns = together(
     _frequency,
-    _drop_null,
+    click_option(released.DROP_NULL),
     _table,
     _query,
     _input_format,
@@ -119,7 +167,7 @@ columns = together(
     _header,
     _null,
     _key_as,
-    _user,
+    click_option(released.USER),
 )
 _source = click.argument("source", nargs=-1, required=True)
 _key = click.option(
@@ -130,6 +178,8 @@ _key = click.option(
     help="Key column. Repeat it for a key of several columns.",
 )
 source = together(_source, _key, columns)
+# ---- options of an output and of the machine
+
 _output = click.option(
     "--output",
     "-o",
@@ -170,14 +220,88 @@ _show_private = click.option(
     help="Also print numbers that are NOT private, such as the number of rows.",
 )
 machine = together(resources, of_release("strategy"), _engine, _master, _partitions, _show_private)
-output_format = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the output.",
+if_missing = click.option(
+    "--if-missing",
+    is_flag=True,
+    help="With --ledger: if this very release is there, by its entry in the ledger, do nothing and exit with 0.",
 )
+
+# ---- options of what is printed
+
+_JSON = "dpsample.json"  # in the context of a command: that JSON was asked for
+_QUIET = "dpsample.quiet"  # that only results and errors are to be printed
+
+
+def _set_in_context(name: str) -> Callable[..., None]:
+    """Return a callback that notes a flag in the context of the command."""
+
+    def note(context: click.Context, option: click.Parameter, value: bool) -> None:
+        if value:
+            context.meta[name] = True
+
+    return note
+
+
+def _form(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return the format of the output; --json is short for --format json."""
+    return "json" if context.meta.get(_JSON) else value
+
+
+def _log(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Begin the log of a command."""
+    if value is not None:
+        start_log(value, context.info_name or "dpsample")
+
+
+def format_of_output(*forms: str) -> Callable[[Command], Command]:
+    """Return the options of the format of the output, of which the first is the default."""
+    json = click.option(
+        "--json",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_set_in_context(_JSON),
+        help="Short for --format json. Errors are JSON, too.",
+    )
+    format = click.option(
+        "--format",
+        "form",
+        type=click.Choice(forms),
+        default=forms[0],
+        show_default=True,
+        callback=_form,
+        help="Format of the output.",
+    )
+    return together(format, json)
+
+
+output_format = format_of_output("text", "json")
+_quiet = click.option(
+    "--quiet",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_in_context(_QUIET),
+    help="Print nothing but errors, and results that are asked for by --json.",
+)
+_log_file = click.option(
+    "--log",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_log,
+    help="Append what is done to a file of JSON lines: stages and exit code, nothing private.",
+)
+# for commands that make something: what they did is printed to standard error, and --json makes it a result
+done_format = together(output_format, _quiet, _log_file)
+
+
+def is_quiet() -> bool:
+    """Return whether the command that runs was asked to print nothing but errors and results."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_QUIET))
+
+
 _OF_THIS_MACHINE = (
     "memory_limit",
     "threads",
@@ -189,28 +313,32 @@ _OF_THIS_MACHINE = (
     "null",
 )
 _OF_A_CLUSTER = ("master", "partitions")
+_OF_A_SOURCE = (  # options that a `Source` has by the same name
+    "key",
+    "frequency",
+    "drop_null",
+    "table",
+    "query",
+    "user",
+    "encoding",
+    "header",
+    "null",
+)
+
+
+# ---- what options state
 
 
 def source_of(given: Stated) -> Source:
     """Return the source that these options describe."""
     paths = list(given["source"])
-    named = (
-        "key",
-        "frequency",
-        "drop_null",
-        "table",
-        "query",
-        "user",
-        "encoding",
-        "header",
-        "null",
-    )
+    same_name = {name: given[name] for name in _OF_A_SOURCE}
     return Source(
         paths[0] if len(paths) == 1 else paths,
         format=given["input_format"],
         key_as=given["key_as"] or None,
         delimiter=delimiter_of(given),
-        **{name: given[name] for name in named},
+        **same_name,
     )
 
 
@@ -220,28 +348,21 @@ def delimiter_of(given: Stated) -> str | None:
     return "\t" if delimiter == r"\t" else delimiter
 
 
-def spark_source_of(session: Any, given: Stated) -> Source:
-    """Return the source that these options describe, as Spark reads it."""
-    from dpsample import spark
-
-    frame = spark.read_parquet(session, list(given["source"]), given["input_format"])
-    named = ("key", "frequency", "drop_null", "user")
-    return Source(frame, key_as=given["key_as"] or None, **{name: given[name] for name in named})
-
-
 def engine_of(given: Stated) -> Any:
     """Return the engine of this machine."""
-    from dpsample.private.engine.duckdb import DuckDB
+    from dpsample.cli.machine import duckdb_of
 
-    return DuckDB(given["memory_limit"], given["threads"], given["temp_dir"])
+    return duckdb_of(given)
 
 
 def check_engine(given: Stated, show_private: bool) -> None:
     """Refuse options of the engine that is not used."""
     if given["engine"] == "spark":
         unused = [name for name in _OF_THIS_MACHINE if given.get(name)]
-        unused += ["show_private"] if show_private else []
-        unused += [] if given["header"] else ["no_header"]
+        if show_private:
+            unused.append("show_private")
+        if not given["header"]:
+            unused.append("no_header")
     else:
         unused = [name for name in _OF_A_CLUSTER if given[name] is not None]
     if unused:
@@ -249,43 +370,3 @@ def check_engine(given: Stated, show_private: bool) -> None:
         raise click.UsageError(
             f"{option} cannot be used with --engine {given['engine']}; leave {option} out"
         )
-
-
-def flag(name: str) -> str:
-    """Return the option that states a field, by the name of the field or of the option.
-
-    >>> flag("max_keys_per_user"), flag("sums"), flag("sampling"), flag("no_header")
-    ('--max-keys-per-user', '--sum', '--scheme', '--no-header')
-    """
-    if name == "format":
-        return "--input-format"
-    written = released.written_names().get(name, name.replace("_", "-"))
-    return f"--{written}"
-
-
-_FIELD = re.compile(r"`(\w+)(?:=([^`]*))?`")
-
-
-def in_options(marked: str) -> str:
-    """Write the fields that a refusal names, in backticks, as options of the command line.
-
-    >>> in_options("`seed` cannot be combined with `scheme=all`; leave out rows with `drop_null=True`")
-    '--seed cannot be combined with --scheme all; leave out rows with --drop-null'
-    >>> in_options("state `delimiter=';'`, `header=False` or `part=('day', '2026-11-14')`")
-    "state --delimiter ';', --no-header or --part day=2026-11-14"
-    """
-    return _FIELD.sub(lambda found: " ".join(_words(found[1], found[2])), marked)
-
-
-def _words(name: str, value: str | None) -> Iterator[str]:
-    if value == "False":
-        yield flag(f"no_{name}")
-        return
-    yield flag(name)
-    if value is None or value == "True":
-        return
-    if value.startswith("("):
-        words = [word.strip(" '") for word in value.strip("()").split(",")]
-        yield "=".join(words)
-    else:
-        yield value if value == "..." else shlex.quote(value.strip("'\""))

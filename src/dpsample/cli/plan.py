@@ -27,6 +27,25 @@ from dpsample.release.option_words import read_sampling, read_size, read_sums, r
 
 _SCHEMES = ("all", "ppswor", "priority")  # whose forecasts are computed
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
+_PLACES = {  # from which frequencies come, and the arguments that name them
+    "SOURCE": "source",
+    "--zipf": "zipf",
+    "--histogram": "histogram",
+    "--release": "release",
+}
+_OF_A_SOURCE = (  # options that describe a SOURCE
+    "key",
+    "key_as",
+    "frequency",
+    "drop_null",
+    "table",
+    "query",
+    "input_format",
+    "user",
+    "delimiter",
+    "encoding",
+    "null",
+)
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # where frequencies come from: the data, a formula, or a file
@@ -45,7 +64,7 @@ _zipf = click.option(
 )
 _keys = click.option(
     "--keys",
-    callback=lambda *given: _number_of_keys(given[-1]),
+    callback=lambda context, option, value: _number_of_keys(value),
     help="With --zipf: the number of keys.",
 )
 _elements = click.option(
@@ -73,19 +92,22 @@ _share = click.option(
     show_default=True,
     help="Share of the keys that a question selects.",
 )
+_DEFAULT_EPSILONS = f"One or more values.  [default: {','.join(EPSILONS)}]"
+_DEFAULT_DELTA = "One or more values.  [default: chosen by the number of elements]"
 _budgets = options.together(
-    options.several(released.EPSILON, f"One or more values.  [default: {','.join(EPSILONS)}]"),
+    options.several(released.EPSILON, _DEFAULT_EPSILONS),
     options.several(released.ZCDP),
     options.several(released.GDP),
-    options.several(
-        released.DELTA, "One or more values.  [default: chosen by the number of elements]"
-    ),
+    options.several(released.DELTA, _DEFAULT_DELTA),
+)
+_other_sampling = options.of_release(
+    "sampling", without=(released.SCHEME, released.TAU, released.SEED)
 )
 _samples = options.together(
     options.several(released.TAU),
     options.several(released.SAMPLE_SIZE),
     options.click_option(replace(released.SCHEME, choices=_SCHEMES)),
-    options.of_release("sampling", without=(released.SCHEME, released.TAU, released.SEED)),
+    _other_sampling,
     options.of_release("size", without=(released.SAMPLE_SIZE,)),
 )
 _settings = options.together(
@@ -137,12 +159,13 @@ def plan_of(arguments: dict[str, Any], epsilons: Sequence[str], goal: str | None
             forecasts = _forecasts_of_users(arguments, grid, stages)
         else:
             forecasts = _forecasts(arguments, grid, share, aim, stages)
+    source = options.source_of(arguments) if arguments["source"] else None
     return Plan(
         forecasts,
         aim,
         default_delta=not grid.delta,
         described=_described(arguments),
-        source=options.source_of(arguments) if arguments["source"] else None,
+        source=source,
         warning=HISTOGRAM if arguments["histogram"] is not None else None,
     )
 
@@ -163,7 +186,8 @@ def _check_kind(arguments: dict[str, Any], unbounded: bool, goal: str | None) ->
             f"users' keys are found with an --epsilon, or within a contribution bound, not with --{stated}; "
             "add --max-keys-per-user, or state --epsilon"
         )
-    if not unbounded and (arguments["rows"] is not None or arguments["sums"] or arguments["clips"]):
+    has_amounts = arguments["rows"] is not None or arguments["sums"] or arguments["clips"]
+    if has_amounts and not unbounded:
         raise click.UsageError(
             "--rows and --sum go with users without a contribution bound; name the --user column and leave "
             "--max-keys-per-user out, or leave these out"
@@ -187,14 +211,16 @@ def _grid(
     values = _listed(arguments[stated]) or epsilons
     if goal is not None:
         values = ["1"]  # stands for the epsilon that the goal finds
+    deltas = _listed(arguments["delta"]) or _deltas_of_release(arguments)
+    amounts = amounts_of(arguments["rows"], read_sums(arguments))
     return Grid(
         values,
-        _listed(arguments["delta"]) or _deltas_of_release(arguments),
+        deltas,
         _samplings(arguments),
         _bounds(arguments) or [None],
         total=read_total(arguments),
         discover="ask" if unbounded else None,
-        amounts=amounts_of(arguments["rows"], read_sums(arguments)),
+        amounts=amounts,
         stated=stated,
     )
 
@@ -219,9 +245,14 @@ def _forecasts_of_users(arguments: dict[str, Any], grid: Grid, stages: Stages) -
     with options.engine_of(arguments) as engine:
         engine.check(source.with_amounts(grid.amounts))
         numbers = CountedUsers(source, engine, stages)
-        return grid.forecasts(
-            lambda _: numbers.users, lambda _, setting: forecast_users(numbers, setting), stages
-        )
+
+        def users_of(bound: int | None) -> Any:
+            return numbers.users
+
+        def forecast_of(frequencies: Any, setting: Setting) -> Forecast:
+            return forecast_users(numbers, setting)
+
+        return grid.forecasts(users_of, forecast_of, stages)
 
 
 def _frequencies_by_bound(
@@ -234,9 +265,7 @@ def _frequencies_by_bound(
     if arguments["release"] is not None:
         same = estimated_frequencies(_earlier(arguments))
     elif arguments["histogram"] is not None:
-        same = Frequencies.read(
-            arguments["histogram"]
-        )  # counts as private, since its origin is unknown
+        same = Frequencies.read(arguments["histogram"])
     else:
         same = Frequencies.zipf(arguments["zipf"], arguments["keys"], arguments["elements"])
     return dict.fromkeys(bounds, same)
@@ -255,17 +284,12 @@ def _described(arguments: dict[str, Any]) -> str:
 
 def check_input(arguments: dict[str, Any]) -> None:
     """Check that frequencies come from one place, and that all options belong to it."""
-    places = {
-        "SOURCE": "source",
-        "--zipf": "zipf",
-        "--histogram": "histogram",
-        "--release": "release",
-    }
-    named = [place for place, name in places.items() if arguments[name] not in (None, ())]
+    named = [place for place, name in _PLACES.items() if arguments[name] not in (None, ())]
     if len(named) != 1:
+        places = ", ".join(_PLACES)
         given = " and ".join(named) or "none of them"
         raise click.UsageError(
-            f"frequencies come from one of {', '.join(places)}, and {given} is given; "
+            f"frequencies come from one of {places}, and {given} is given; "
             "give one, such as --zipf 1 --keys 100000"
         )
     if arguments["source"] and not arguments["key"]:
@@ -276,30 +300,25 @@ def check_input(arguments: dict[str, Any]) -> None:
     if arguments["zipf"] is None:
         misplaced += [name for name in ("keys", "elements") if arguments[name] is not None]
     if misplaced:
-        option = f"--{misplaced[0].replace('_', '-')}"
+        name = misplaced[0].replace("_", "-")
+        option = f"--{name}"
         raise click.UsageError(f"{option} does not go with {named[0]}; leave {option} out")
 
 
 def _options_of_source(arguments: dict[str, Any]) -> list[str]:
     """Return the options that were given, and describe a source."""
-    names = [
-        "key",
-        "key_as",
-        "frequency",
-        "drop_null",
-        "table",
-        "query",
-        "input_format",
-        "user",
-        "delimiter",
-    ]
-    given = [name for name in (*names, "encoding", "null") if arguments[name]]
-    return given if arguments["header"] else [*given, "no_header"]
+    given = [name for name in _OF_A_SOURCE if arguments[name]]
+    if not arguments["header"]:
+        given.append("no_header")
+    return given
 
 
 def _listed(values: Iterable[str]) -> list[str]:
     """Return the values of an option, separated by commas or repeated; each once."""
-    return list(dict.fromkeys(part.strip() for value in values for part in value.split(",")))
+    listed = []
+    for value in values:
+        listed += [part.strip() for part in value.split(",")]
+    return list(dict.fromkeys(listed))
 
 
 def _bounds(arguments: dict[str, Any]) -> list[int | None]:
@@ -323,7 +342,7 @@ def _deltas_of_release(arguments: dict[str, Any]) -> list[str]:
 
 
 def _earlier(arguments: dict[str, Any]) -> Any:
-
+    """Read the earlier release."""
     return read_release(arguments["release"])
 
 
@@ -354,7 +373,9 @@ def _samplings(arguments: dict[str, Any]) -> list[Any]:
     taus: list[str | None] = [*_listed(arguments["tau"])]
     if not taus and not sizes:
         taus = [None]
-    samplings: list[Any] = [read_sampling({**arguments, "tau": tau}) for tau in taus]
+    samplings: list[Any] = []
+    for tau in taus:
+        samplings.append(read_sampling({**arguments, "tau": tau}))
     for size in sizes:
         samplings.append(read_size({**arguments, "tau": None, "sample_size": size}))
     least = arguments["at_least"]
@@ -368,6 +389,8 @@ def with_one_thread() -> None:
 
     Its matrices are small, so that more threads only cost time. NumPy reads the number once, when it is imported.
     """
-    if not any(name in os.environ for name in _ONE_THREAD):
+    stated = [name for name in _ONE_THREAD if name in os.environ]
+    if not stated:
         environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+        command = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, environment)

@@ -1,21 +1,24 @@
-"""What commands print: results to standard output, progress to standard error."""
+"""What commands print: results to standard output; progress, and what was done, to standard error."""
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from dpsample.cli.log import current_log
+from dpsample.cli.options import is_quiet
 from dpsample.exact import text
 from dpsample.files.metadata import sidecar_of
+from dpsample.private.drawing import Written
 from dpsample.release.explain import visibility
 from dpsample.release.facts import Topic
 
-# of a release
-_PRINTED = (
+_PRINTED = (  # metadata of a release
     "privacy",
     "unit",
     "max_keys_per_user",
@@ -29,7 +32,7 @@ _PRINTED = (
     "counts",
     "ledger",
 )
-_TOPICS = (
+_TOPICS = (  # facts about a release
     Topic.SAMPLED,
     Topic.FOUND,
     Topic.CHOSEN,
@@ -46,10 +49,10 @@ _TOPICS = (
 
 
 class Stages:
-    """A line on a terminal: the stage of a run, and for how long it runs; elsewhere nothing.
+    """A line on a terminal: the stage of a run, and for how long it runs. The stage is also entered in the log.
 
-    Of a run on private data it is told no number, and shows none. The settings of a plan are counted: how many there
-    are is no secret.
+    A run on private data passes no number, so none is shown. The settings of a plan are counted: their number is no
+    secret.
     """
 
     def __init__(self, shown: Any = None) -> None:
@@ -57,6 +60,8 @@ class Stages:
         self._line = None if shown is None else shown.add_task("", total=None)
 
     def __call__(self, stage: str, done: int | None = None, total: int | None = None) -> None:  # noqa: D102
+        if total is None:
+            current_log().stage(stage)
         if self._shown is not None:
             count = "" if total is None else f" {done:,} of {total:,}"
             self._shown.update(self._line, description=stage + count)
@@ -65,7 +70,7 @@ class Stages:
 @contextmanager
 def shown_stages() -> Iterator[Stages]:
     """Show stages on a terminal."""
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield Stages()
         return
     from rich.console import Console
@@ -76,46 +81,72 @@ def shown_stages() -> Iterator[Stages]:
         yield Stages(shown)
 
 
-def print_release(
-    read: str,
-    output: str,
-    keys: int,
-    terms: Any,
-    form: str,
-    private: dict[str, int] | None,
-) -> None:
+@dataclass(frozen=True)
+class Made:
+    """A release that a command made: what it read and how, in words, and what it wrote.
+
+    `private` are numbers of rows by stage, which are NOT private, if they were asked for.
+    """
+
+    read: str
+    output: str
+    written: Written
+    private: dict[str, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms of the release, and where it is."""
+        terms = self.written.terms
+        keys = self.written.keys
+        form = {"output": self.output, "keys": keys, "read": self.read}
+        metadata = terms.to_json(keys)
+        form |= {name: metadata[name] for name in _PRINTED if name in metadata}
+        frequencies = visibility(terms.sampling, terms.per_key)
+        form["reported_from_frequency"] = {text(level): i for level, i in frequencies}
+        if self.private is not None:
+            form["NOT private"] = self.private
+        return form
+
+    def lines(self) -> list[str]:
+        """Return the same for people."""
+        keys = self.written.keys
+        wrote = f"Wrote   {self.output}: {keys:,} keys"
+        if not keys:
+            wrote += "; the source is empty, or nothing could be reported"
+        lines = [wrote]
+        if self.output.lower().endswith((".csv", ".arrow")):
+            sidecar = sidecar_of(Path(self.output))
+            lines.append(f"Keep    {sidecar} beside it: without it, nobody can read the release")
+        lines.append(f"Read    {self.read}")
+        for fact in self.written.terms.facts(keys).about(*_TOPICS):
+            lines.append(f"{fact.topic.value.capitalize():7} {fact.words}")
+        if self.private is not None:
+            numbers = [f"{stage}: {rows:,}" for stage, rows in self.private.items()]
+            lines.append(f"NOT private: {', '.join(numbers)}")
+        return lines
+
+
+def print_release(made: Made, form: str) -> None:
     """Print what was released, and how."""
-    sampling, metadata = terms.sampling, terms.to_json(keys)
-    beside = sidecar_of(Path(output)) if output.lower().endswith((".csv", ".arrow")) else None
-    result: dict[str, Any] = {
-        "output": output,
-        "keys": keys,
-        "read": read,
-        **{name: metadata[name] for name in _PRINTED if name in metadata},
-        "reported_from_frequency": {
-            text(level): i for level, i in visibility(sampling, terms.per_key)
-        },
-    }
-    facts = terms.facts(keys).about(*_TOPICS)
-    lines = [
-        f"Wrote   {output}: {keys:,} keys"
-        + ("; the source is empty, or nothing could be reported" if not keys else ""),
-        *(
-            []
-            if beside is None
-            else [f"Keep    {beside} beside it: without it, nobody can read the release"]
-        ),
-        f"Read    {read}",
-        *(f"{fact.topic.value.capitalize():7} {fact.words}" for fact in facts),
-    ]
-    if private is not None:
-        result["NOT private"] = private
-        lines.append("NOT private: " + ", ".join(f"{stage}: {n:,}" for stage, n in private.items()))
-    show(result, lines, form)
+    tell(made.to_json(), made.lines(), form)
 
 
-def show(result: dict[str, Any], lines: list[str], form: str) -> None:
-    """Print a result, as lines for people or as JSON."""
-    click.echo(
-        json.dumps(result, indent=2, ensure_ascii=False) if form == "json" else "\n".join(lines)
-    )
+def show(result: Mapping[str, Any], lines: Sequence[str], form: str) -> None:
+    """Print a result to standard output, as lines for people or as JSON."""
+    if form == "json":
+        click.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(lines))
+
+
+def tell(result: Mapping[str, Any], lines: Sequence[str], form: str) -> None:
+    """Print what a command did: to standard error, unless quiet; as JSON it is a result, on standard output."""
+    if form == "json":
+        show(result, lines, form)
+    elif not is_quiet():
+        click.echo("\n".join(lines), err=True)
+
+
+def remark(line: str) -> None:
+    """Print a remark to standard error, unless quiet."""
+    if not is_quiet():
+        click.echo(line, err=True)

@@ -6,7 +6,8 @@ import click
 
 from dpsample.answers.changes import changes as changes_between
 from dpsample.cli.answers import opened, opened_with_keys, print_answer, print_changes
-from dpsample.cli.options import together
+from dpsample.cli.options import flag, format_of_output, output_format, together
+from dpsample.cli.printing import show
 
 _releases = click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
 _where = click.option(
@@ -22,14 +23,7 @@ _level = click.option(
     show_default=True,
     help="Nominal coverage of the intervals.",
 )
-_format = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="Format of the output.",
-)
+_format = format_of_output("table", "json", "csv")
 _selection = together(_where, _attributes, _level, _format)
 _weight = click.option(
     "--weight", help="Weight of a key in the sum: a column or an SQL expression."
@@ -46,6 +40,9 @@ _at_least = click.option(
     type=int,
     help="Least frequency of the keys that count.  [default: a little above the threshold]",
 )
+
+
+_SHARES = (0.5, 0.9, 0.99)  # of keys, whose quantiles are printed by default
 
 
 @click.command()
@@ -92,7 +89,7 @@ def query(releases: tuple[str, ...], form: str, per: str | None, **options: Any)
         raise click.UsageError("--per cannot be used with several releases; ask each by itself")
     for name in ("estimator", "at_least", "extrapolate"):
         if options.pop(name):
-            option = f"--{name.replace('_', '-')}"
+            option = flag(name)
             raise click.UsageError(f"{option} cannot be combined with --per; leave {option} out")
     print_answer(asked.ratio(per=per, **options), form)
 
@@ -123,14 +120,21 @@ def quantiles(arguments: tuple[str, ...], form: str, **options: Any) -> None:
     Example:
       dpsample quantiles queries.private.parquet 0.5 0.9 0.99
     """
-    shares = [share for share in map(_number, arguments) if share is not None]
-    releases = tuple(name for name in arguments if _number(name) is None)
+    shares = []
+    releases = []
+    for argument in arguments:
+        share = _number(argument)
+        if share is None:
+            releases.append(argument)
+        else:
+            shares.append(share)
     if not releases:
         raise click.UsageError("quantiles need a release; name its file before the shares")
-    print_answer(opened(releases).quantiles(shares or (0.5, 0.9, 0.99), **options), form)
+    print_answer(opened(releases).quantiles(shares or _SHARES, **options), form)
 
 
 def _number(text: str) -> float | None:
+    """Read a number; None if the text is none, and so the name of a file."""
     try:
         return float(text)
     except ValueError:
@@ -182,7 +186,8 @@ def rank(arguments: tuple[str, ...], form: str, **options: Any) -> None:
 
 @click.command()
 @click.argument("arguments", nargs=-1, required=True, metavar="RELEASE... KEY KEY")
-def compare(arguments: tuple[str, ...]) -> None:
+@output_format
+def compare(arguments: tuple[str, ...], form: str) -> None:
     """Print the probability that one key is more frequent than another. Each KEY has all its columns.
 
     \b
@@ -190,7 +195,8 @@ def compare(arguments: tuple[str, ...]) -> None:
       dpsample compare queries.private.parquet weather news
     """
     asked, keys = opened_with_keys(arguments, 2)
-    click.echo(f"{asked.compare(*keys):.6g}")
+    probability = asked.compare(*keys)
+    show({"probability": probability}, [f"{probability:.6g}"], form)
 
 
 @click.command()
@@ -198,14 +204,7 @@ def compare(arguments: tuple[str, ...]) -> None:
 @click.option(
     "--level", type=float, default=0.95, show_default=True, help="Nominal coverage of the interval."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="Format.",
-)
+@_format
 def other(releases: tuple[str, ...], level: float, form: str) -> None:
     """Estimate the number of elements whose keys were not reported. The release has a private total.
 

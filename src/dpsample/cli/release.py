@@ -5,13 +5,20 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.printing import print_release, show, shown_stages
-from dpsample.files import check_folder, check_not_input, check_output
+from dpsample.cli.log import current_log
+from dpsample.cli.printing import Made, print_release, remark, shown_stages, tell
+from dpsample.errors import InvalidValue
+from dpsample.files import check_not_input, check_output
+from dpsample.files.outputs import check_target
+from dpsample.ledger.ledger import read_ledger
+from dpsample.private.drawing import Written
+from dpsample.private.earlier_runs import EarlierRun, lost_before, made_before
 from dpsample.private.progress import Progress
 from dpsample.private.request import Request
 from dpsample.private.run import check_release_to, sanitize_to_file, write_release_to
 from dpsample.private.run import sample as draw_sample
 from dpsample.private.sample import Sample, read_sample
+from dpsample.private.sources.source import Source
 from dpsample.release.explain import explain_sampling
 from dpsample.release.option_words import (
     read_arguments,
@@ -37,8 +44,9 @@ from dpsample.release.options import AT_LEAST, PART
 )
 @options.of_release("keys", "only_known", "total", "keys_only", "grid", "ledger", "part")
 @options.output
+@options.if_missing
 @options.machine
-@options.output_format
+@options.done_format
 def release(**given: Any) -> None:
     """Read elements, sample keys, sanitize them, and write a release that may be published.
 
@@ -68,10 +76,29 @@ def carry_out(given: dict[str, Any], settings: str | None = None) -> None:
     """
     options.check_engine(given, given["show_private"])
     arguments = {**read_arguments(given), "settings": settings}
+    if given["if_missing"]:
+        _check_if_missing(given)
     if given["engine"] == "spark":
-        _release_by_spark(given, arguments)
+        _release_on_cluster(given, arguments)
     else:
         _release_here(given, arguments)
+
+
+def _check_if_missing(given: dict[str, Any]) -> None:
+    """Refuse --if-missing where no ledger knows what was released, or the output would be replaced."""
+    if given["ledger"] is None:
+        raise InvalidValue(
+            "`if_missing` needs a ledger, which knows the releases that were made", "add `ledger`"
+        )
+    if given["force"]:
+        raise InvalidValue(
+            "`if_missing` cannot be combined with `force`, which replaces the output",
+            "leave one of them out",
+        )
+    if given["engine"] == "spark":
+        raise InvalidValue(
+            "`if_missing` cannot be used with `engine=spark`", "check for the output before the job"
+        )
 
 
 def check(given: dict[str, Any], settings: str | None) -> None:
@@ -88,35 +115,80 @@ def check(given: dict[str, Any], settings: str | None) -> None:
 def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Release on this machine."""
     output = given["output"]
-    request = Request.of(options.source_of(given), **arguments)
+    source = options.source_of(given)
+    if given["if_missing"] and _is_made(source, given, arguments):
+        return
+    check_not_input(output, source.inputs())
+    check_target(
+        output, given["force"], None
+    )  # before the ledger: it is not asked for what is there
+    request = Request.of(source, **arguments)
     with options.engine_of(given) as engine, shown_stages() as stages:
         progress = Progress(stages)
         written = write_release_to(
             output, request, force=given["force"], engine=engine, progress=progress
         )
-    source = f"{request.source}, strategy: {written.strategy}"
+    read = f"{request.source}, strategy: {written.strategy}"
     private = progress.rows if given["show_private"] else None
-    print_release(source, output, written.keys, written.terms, given["form"], private)
+    _log_entry(given, written)
+    print_release(Made(read, output, written, private), given["form"])
 
 
-def _release_by_spark(given: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Release on a cluster."""
-    from dpsample import spark
-    from dpsample.private.engine.spark import jobs
+def _log_entry(given: dict[str, Any], written: Written) -> None:
+    """Enter the number of the release's entry in the log."""
+    if written.terms.ledger is None:
+        return
+    entries = read_ledger(given["ledger"]).entries
+    for number, entry in enumerate(entries, 1):
+        if entry.hash == written.terms.ledger:
+            current_log().entry(str(given["ledger"]), number, entry.status)
 
-    output, force = given["output"], given["force"]
-    if output.endswith("/"):
-        check_folder(output)
-    else:
-        check_output(output, force=force)
-    with spark.session(given["master"]) as session:
-        request = Request.of(options.spark_source_of(session, given), **arguments)
-        divided = spark.Spark(session, given["partitions"]).partitions
-        written = jobs.write_release_to(output, request, force, given["partitions"])
-    source = (
-        f"{' '.join(given['source'])} by Spark, strategy: {written.strategy}, partitions: {divided}"
+
+def _is_made(source: Source, given: dict[str, Any], arguments: dict[str, Any]) -> bool:
+    """Return whether an earlier run made this release, and say so; also say what other earlier runs left."""
+    output = given["output"]
+    ledger = given["ledger"]
+    # a request that names no ledger: one without any budget left would refuse it
+    request = Request.of(source, **(arguments | {"ledger": None}))
+    for lost in lost_before(request, ledger, output):
+        words = f"Entry {lost.number} of {ledger} is an earlier run that ended before its release was written."
+        remark(f"{words} What it reserved stays spent.")
+    made = made_before(request, ledger, output)
+    if made is None:
+        return False
+    current_log().entry(str(ledger), made.number, made.entry.status)
+    tell(
+        {
+            "output": output,
+            "made_before": True,
+            "confirmed_now": made.confirmed_now,
+            "entry": made.number,
+            "ledger": ledger,
+        },
+        [_words_of_made(output, made)],
+        given["form"],
     )
-    print_release(source, output, written.keys, written.terms, given["form"], None)
+    return True
+
+
+def _words_of_made(output: str, made: EarlierRun) -> str:
+    """State that a release is there."""
+    entry = f"entry {made.number} of its ledger"
+    if made.confirmed_now:
+        return (
+            f"There   {output}: an earlier run wrote it, and ended before it confirmed {entry}. It is confirmed now; "
+            "nothing was spent."
+        )
+    return f"There   {output}: {entry}, confirmed. Nothing was done or spent."
+
+
+def _release_on_cluster(given: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Release on a Spark cluster."""
+    from dpsample.cli.cluster import release_on_cluster
+
+    read, written = release_on_cluster(given, arguments)
+    _log_entry(given, written)
+    print_release(Made(read, given["output"], written), given["form"])
 
 
 @click.command()
@@ -125,7 +197,7 @@ def _release_by_spark(given: dict[str, Any], arguments: dict[str, Any]) -> None:
 @options.of_release("sampling", without=(AT_LEAST,))
 @options.output
 @options.machine
-@options.output_format
+@options.done_format
 def sample(**given: Any) -> None:
     """Draw a weighted sample of keys into a file. The sample is NOT private: sanitize it.
 
@@ -138,38 +210,46 @@ def sample(**given: Any) -> None:
     options.check_engine(given, False)
     sampling = read_sampling(given)
     check_output(output, force=given["force"])
-    named = {name: given[name] for name in ("max_keys_per_user", "strategy")}
-    how = {"sampling": sampling, **named, **read_parts(given)}
-    drawn = _sample_by_spark(given, how) if given["engine"] == "spark" else _sample_here(given, how)
+    how = {
+        "sampling": sampling,
+        "max_keys_per_user": given["max_keys_per_user"],
+        "strategy": given["strategy"],
+        **read_parts(given),
+    }
+    if given["engine"] == "spark":
+        drawn = _sample_on_cluster(given, how)
+    else:
+        drawn = _sample_here(given, how)
     drawn.write(output, force=given["force"])
-    private = f"{len(drawn):,} keys" if given["show_private"] else None
     result: dict[str, Any] = {"output": output, "private": False, "sampling": sampling.to_json()}
-    if private is not None:
+    private = None
+    if given["show_private"]:
         result["keys"] = len(drawn)
-    show(result, sample_lines(output, sampling, private), given["form"])
+        private = f"{len(drawn):,} keys"
+    tell(result, sample_lines(output, sampling, private), given["form"])
 
 
 def sample_lines(output: str, sampling: Any, private: str | None) -> list[str]:
     """Return the lines that are printed for a sample, with `private` numbers if they were asked for."""
     lines = [f"Wrote {output}: a sample, NOT private; {explain_sampling(sampling)}."]
-    lines += [] if private is None else [f"Private: {private}."]
-    return [*lines, f"Next: dpsample sanitize {output} --epsilon 1 --delta 1e-8 -o OUTPUT"]
+    if private is not None:
+        lines.append(f"Private: {private}.")
+    lines.append(f"Next: dpsample sanitize {output} --epsilon 1 --delta 1e-8 -o OUTPUT")
+    return lines
 
 
 def _sample_here(given: dict[str, Any], how: dict[str, Any]) -> Sample:
+    """Draw a sample on this machine; `how` are the arguments of `dpsample.sample` beside the source."""
     source = options.source_of(given)
     check_not_input(given["output"], source.inputs())
     with options.engine_of(given) as engine, shown_stages() as stages:
         return draw_sample(source, engine=engine, progress=stages, **how)
 
 
-def _sample_by_spark(given: dict[str, Any], how: dict[str, Any]) -> Sample:
-    from dpsample import spark
+def _sample_on_cluster(given: dict[str, Any], how: dict[str, Any]) -> Sample:
+    from dpsample.cli.cluster import sample_on_cluster
 
-    with spark.session(given["master"]) as session:
-        source = options.spark_source_of(session, given)
-        check_not_input(given["output"], source.inputs())
-        return spark.sample(source, partitions=given["partitions"], **how)
+    return sample_on_cluster(given, how)
 
 
 @click.command()
@@ -181,7 +261,7 @@ def _sample_by_spark(given: dict[str, Any], how: dict[str, Any]) -> Sample:
 @options.of_release("part", without=(PART,))
 @options.of_release("ledger")
 @options.output
-@options.output_format
+@options.done_format
 def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> None:
     """Turn a sample into a release. The data that it was drawn from are not needed.
 
@@ -205,10 +285,11 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
         drawn = read_sample(sample)
     how = {name: given[name] for name in ("ledger", "keys_only", "grid")}
     written = sanitize_to_file(output, drawn, privacy=privacy, force=force, **how)
-    print_release(f"the sample {sample!r}", output, written.keys, written.terms, form, None)
+    print_release(Made(f"the sample {sample!r}", output, written), form)
 
 
 def _sample_of_another_system(sample: str, given: dict[str, Any]) -> Sample:
+    """Read a sample that another system drew, as its options describe it."""
     if given["frequency"] is None:
         raise click.UsageError("--key needs the frequency column as well; add --frequency COLUMN")
     return Sample.from_table(
@@ -227,8 +308,8 @@ def _check_carried(given: dict[str, Any]) -> None:
         "--scheme": given["scheme"] != "all",
         "--tau": given["tau"] is not None,
     }
-    for option, given_twice in stated.items():
-        if given_twice:
+    for option, is_stated in stated.items():
+        if is_stated:
             raise click.UsageError(
                 f"{option} cannot be used with a sample of dpsample, which carries its scheme and its part; "
                 f"leave {option} out, or add --key for a sample that another system drew"

@@ -6,6 +6,8 @@ from typing import Any
 import click
 
 from dpsample.answers.release import read_release
+from dpsample.cli import options
+from dpsample.cli.printing import tell
 from dpsample.files import check_not_input
 from dpsample.presentation.plot import check_plot, write_plot
 from dpsample.presentation.report import Statement, check_report, make_report
@@ -33,6 +35,7 @@ from dpsample.presentation.report import Statement, check_report, make_report
     help="Run the proof of the privacy, or do not.",
 )
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
+@options.done_format
 def report(
     release: str,
     output: str,
@@ -40,6 +43,7 @@ def report(
     top: int,
     prove: bool,
     force: bool,
+    form: str,
     **stated: str | None,
 ) -> None:
     """Show a release as a page: its privacy in plain words, its keys with a search box, and its limits.
@@ -61,8 +65,9 @@ def report(
         read_release(release), statement, top=top, prove=prove, before=earlier, **names
     )
     page.write(output, force=force)
-    megabytes = os.path.getsize(output) / 1e6
-    click.echo(f"Wrote {output}: {megabytes:.1f} MB; open it in a browser")
+    size = os.path.getsize(output)
+    line = f"Wrote {output}: {size / 1e6:.1f} MB; open it in a browser"
+    tell({"output": output, "bytes": size}, [line], form)
 
 
 @click.command()
@@ -84,7 +89,8 @@ def report(
     help="Nominal coverage of the intervals.",
 )
 @click.option("--force", is_flag=True, help="Replace an output that exists.")
-def plot(release: str, output: str, force: bool, **options: Any) -> None:
+@options.done_format
+def plot(release: str, output: str, force: bool, form: str, **chart: Any) -> None:
     """Draw the most frequent keys of a release, with intervals, as a bar chart.
 
     \b
@@ -93,5 +99,5 @@ def plot(release: str, output: str, force: bool, **options: Any) -> None:
     """
     check_plot(output, force)
     check_not_input(output, [release])
-    write_plot(read_release(release).plot(**options), output, force)
-    click.echo(f"Wrote {output}")
+    write_plot(read_release(release).plot(**chart), output, force)
+    tell({"output": output}, [f"Wrote {output}"], form)

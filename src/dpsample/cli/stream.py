@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dpsample.cli import options
-from dpsample.cli.printing import show
+from dpsample.cli.printing import tell
 from dpsample.cli.release import sample_lines
 from dpsample.private.stream.stream import Stream, read_stream
 from dpsample.scheme.holding import SampleAndHold
@@ -65,7 +65,7 @@ from dpsample.scheme.holding import SampleAndHold
     is_flag=True,
     help="Also print numbers that are NOT private: of elements and keys.",
 )
-@options.output_format
+@options.done_format
 def stream(
     source: tuple[str, ...], state: str, merge: bool, show_private: bool, form: str, **given: Any
 ) -> None:
@@ -85,18 +85,18 @@ def stream(
     if merge:
         merged = Stream.merge(map(read_stream, source))
         merged.write(state)
-        _print(state, merged.sampling, f"{len(merged):,} keys" if show_private else None, form)
+        numbers = f"{len(merged):,} keys" if show_private else None
+        _print(state, merged.sampling, numbers, form)
         return
     counted = _continued(state, given) if os.path.exists(state) else _started(state, given)
     if not source or source == ("-",):
-        counted.add_pipe(
-            sys.stdin.buffer, format=given["input_format"] or "lines", **_how(state, given)
-        )
+        lines = given["input_format"] or "lines"
+        counted.add_pipe(sys.stdin.buffer, format=lines, **_how(state, given))
     else:
         _add_files(counted, source, state, given)
-    numbers = (
-        f"{counted.elements:,} elements, {len(counted.table):,} held keys" if show_private else None
-    )
+    numbers = None
+    if show_private:
+        numbers = f"{counted.elements:,} elements, {len(counted.table):,} held keys"
     _print(state, counted.sampling, numbers, form)
 
 
@@ -111,11 +111,10 @@ def _how(state: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_files(counted: Stream, source: tuple[str, ...], state: str, given: dict[str, Any]) -> None:
-    from dpsample.private.engine.duckdb import DuckDB
+    from dpsample.cli.machine import ordered_duckdb_of
 
-    threads = given["threads"] or 1
-    with DuckDB(given["memory_limit"], threads, given["temp_dir"], in_order=True) as engine:
-        how = _how(state, given)
+    how = _how(state, given)
+    with ordered_duckdb_of(given) as engine:
         counted.add_files(list(source), format=given["input_format"], engine=engine, **how)
 
 
@@ -160,4 +159,4 @@ def _print(state: str, sampling: Any, numbers: str | None, form: str) -> None:
     result = {"state": state, "private": False, "sampling": sampling.to_json()}
     if numbers is not None:
         result["numbers"] = numbers
-    show(result, sample_lines(state, sampling, numbers), form)
+    tell(result, sample_lines(state, sampling, numbers), form)

@@ -33,13 +33,14 @@ from dpsample.files.outputs import (
 )
 from dpsample.files.reading import kind_of, read_table
 from dpsample.files.tables import ROWS, ContentHash, is_text, plain_schema, rebatch, without_view
-from dpsample.files.writing import commit_parts, write_cached, write_file, write_table
+from dpsample.files.writing import Rows, commit_parts, write_cached, write_file, write_table
 
 __all__ = [
     "PARTS",
     "ROWS",
     "ContentHash",
     "PathLike",
+    "Rows",
     "atomic_folder",
     "cache_folder",
     "check_file",

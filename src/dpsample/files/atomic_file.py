@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dpsample.errors import InvalidValue, SystemFailure
+from dpsample.errors import OutputExists, SystemFailure
 from dpsample.files.locks import lock, try_lock
 from dpsample.files.metadata import failures, sha256_of
 
@@ -26,7 +26,9 @@ class Temporary(io.RawIOBase):
 
     def __init__(self, target: Path, mode: int | None) -> None:
         check_system()
-        self.target, self.mode, self.sha256 = target, mode, hashlib.sha256()
+        self.target = target
+        self.mode = mode
+        self.sha256 = hashlib.sha256()
         prefix = f".dpsample-{sha256_of(os.fsencode(target.name))[:16]}-"
         with failures(target):
             for stale in target.parent.glob(f"{prefix}*.tmp"):
@@ -35,9 +37,8 @@ class Temporary(io.RawIOBase):
                 self.path = target.with_name(f"{prefix}{secrets.token_hex(8)}.tmp")
                 fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 self._file = open(fd, "wb", buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
-                if lock(fd) and not _is(
-                    self.path, fd
-                ):  # another process removed it before it was locked
+                removed_by_another = lock(fd) and not _is(self.path, fd)  # before it was locked
+                if removed_by_another:
                     self._file.close()
                     continue
                 return
@@ -92,10 +93,8 @@ class Temporary(io.RawIOBase):
             try:
                 os.posix_fallocate(self._file.fileno(), 0, size)
             except OSError as error:
-                if error.errno not in (
-                    errno.EINVAL,
-                    errno.EOPNOTSUPP,
-                ):  # a file system that cannot reserve
+                cannot_reserve = (errno.EINVAL, errno.EOPNOTSUPP)  # of a file system
+                if error.errno not in cannot_reserve:
                     raise
 
     def is_at(self, name: Path) -> bool:
@@ -145,9 +144,9 @@ def check_system() -> None:
         )
 
 
-def taken(name: Path) -> InvalidValue:
+def taken(name: Path) -> OutputExists:
     """Return the refusal to overwrite an output."""
-    return InvalidValue(
+    return OutputExists(
         f"the output {str(name)!r} exists already",
         "choose another name, or force it with `force=True`",
     )

@@ -25,39 +25,57 @@ def as_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
         elif _is_moment(column.type):
             columns.append(_moments(column))
         elif _is_binary(column.type):
-            columns.append(
-                pa.array([v if v is None else v.hex() for v in column.to_pylist()], pa.string())
-            )
+            columns.append(_hexadecimal(column))
         else:
+            _check_kept(name, column)
             columns.append(column)
-            try:
-                kept = column.cast(pa.string()).cast(column.type).equals(column)
-            except pa.ArrowInvalid:
-                kept = False
-            if not kept:
-                raise InvalidValue(
-                    f"CSV does not keep a {column.type} in column {name!r} exactly",
-                    "write Parquet or Arrow",
-                )
     return pa.record_batch(columns, csv_schema(batch.schema))
+
+
+def _check_kept(name: str, column: pa.Array) -> None:
+    """Refuse a column whose text does not read back as the same values."""
+    try:
+        read_back = column.cast(pa.string()).cast(column.type)
+        kept = read_back.equals(column)
+    except pa.ArrowInvalid:
+        kept = False
+    if not kept:
+        raise InvalidValue(
+            f"CSV does not keep a {column.type} in column {name!r} exactly",
+            "write Parquet or Arrow",
+        )
+
+
+def _hexadecimal(column: pa.Array) -> pa.Array:
+    """Return binary values in hexadecimal."""
+    texts = [None if value is None else value.hex() for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _from_hexadecimal(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    """Read binary values back."""
+    values = [bytes.fromhex(text) for text in column.to_pylist()]
+    return pa.chunked_array([values], type)
 
 
 def csv_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns of the CSV: names that no spreadsheet runs; binary, dates and timestamps as text."""
     names = _escaped(pa.array(schema.names, pa.string())).to_pylist()
-    return pa.schema(
-        [pa.field(name, _csv_type(field.type)) for name, field in zip(names, schema, strict=True)]
-    )
+    fields = []
+    for name, field in zip(names, schema, strict=True):
+        fields.append(pa.field(name, _csv_type(field.type)))
+    return pa.schema(fields)
 
 
 def csv_rules(schema: pa.Schema) -> dict[str, list[str]]:
     """Return which columns are not verbatim, for other readers of the CSV."""
+    texts = [field.name for field in schema if is_text(field.type)]
+    binary = [field.name for field in schema if _is_binary(field.type)]
+    moments = [field.name for field in schema if _is_moment(field.type)]
     return {
-        "leading apostrophe to be dropped": [field.name for field in schema if is_text(field.type)],
-        "hexadecimal": [field.name for field in schema if _is_binary(field.type)],
-        "integers counted from 1970-01-01": [
-            field.name for field in schema if _is_moment(field.type)
-        ],
+        "leading apostrophe to be dropped": texts,
+        "hexadecimal": binary,
+        "integers counted from 1970-01-01": moments,
     }
 
 
@@ -94,11 +112,12 @@ def _moments(column: pa.Array) -> pa.Array:
 
 def _from_moments(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
     """Read moments that are written out, or counted as whole numbers."""
-    counted = pc.match_substring_regex(column, r"^-?[0-9]+$")
+    is_number = pc.match_substring_regex(column, r"^-?[0-9]+$")
     absent = pa.scalar(None, pa.string())
-    written = pc.if_else(counted, absent, column).cast(type)
-    numbers = pc.if_else(counted, column, absent).cast(_count_type(type))
-    return pc.coalesce(written, numbers.cast(type))
+    written_out = pc.if_else(is_number, absent, column).cast(type)
+    numbers = pc.if_else(is_number, column, absent)
+    counted = numbers.cast(_count_type(type)).cast(type)
+    return pc.coalesce(written_out, counted)
 
 
 def _count_type(type: pa.DataType) -> pa.DataType:
@@ -109,36 +128,43 @@ def _escaped(texts: pa.Array) -> pa.Array:
     """Put an apostrophe before texts that begin like a formula or with an apostrophe."""
     first = pc.utf8_slice_codeunits(texts, 0, 1)
     risky = pc.is_in(first, value_set=pa.array(list(_FORMULA), texts.type))
-    quoted = pc.binary_join_element_wise(
-        pa.scalar("'", texts.type), texts, pa.scalar("", texts.type)
-    )
+    apostrophe = pa.scalar("'", texts.type)
+    separator = pa.scalar("", texts.type)
+    quoted = pc.binary_join_element_wise(apostrophe, texts, separator)
     return pc.if_else(risky, quoted, texts)
+
+
+def _without_apostrophe(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Read texts back that `_escaped` wrote."""
+    bare = pc.utf8_slice_codeunits(column, 1)
+    return pc.if_else(pc.starts_with(column, "'"), bare, column)
 
 
 def from_csv(data: bytes, schema: pa.Schema) -> pa.Table:
     """Read back what `as_csv` made."""
     names = csv_schema(schema).names
-    texts = pa.csv.read_csv(
-        pa.BufferReader(data),
-        read_options=pa.csv.ReadOptions(block_size=min(len(data) + 1, 1 << 30)),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        ),
-    )
+    texts = _texts_in(data, names).select(names)
     columns = []
-    for field, column in zip(schema, texts.select(names).columns, strict=True):
+    for field, column in zip(schema, texts.columns, strict=True):
         if is_text(field.type):
-            bare = pc.utf8_slice_codeunits(column, 1)
-            columns.append(pc.if_else(pc.starts_with(column, "'"), bare, column).cast(field.type))
+            columns.append(_without_apostrophe(column).cast(field.type))
         elif _is_moment(field.type):
             columns.append(_from_moments(column, field.type))
         elif _is_binary(field.type):
-            columns.append(
-                pa.chunked_array(
-                    [[bytes.fromhex(value) for value in column.to_pylist()]], field.type
-                )
-            )
+            columns.append(_from_hexadecimal(column, field.type))
         else:
             columns.append(column.cast(field.type))
     return pa.table(columns, schema=schema)
+
+
+def _texts_in(data: bytes, names: list[str]) -> pa.Table:
+    """Return all columns of CSV as text."""
+    one_block = min(len(data) + 1, 1 << 30)  # a line that is longer than a block is refused
+    read = pa.csv.ReadOptions(block_size=one_block)
+    parse = pa.csv.ParseOptions(newlines_in_values=True)
+    convert = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+    )
+    return pa.csv.read_csv(
+        pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert
+    )

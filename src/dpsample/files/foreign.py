@@ -23,9 +23,7 @@ def read_foreign(path: PathLike, types: Mapping[str, pa.DataType] | None = None)
     if name.lower().endswith((".arrow", ".feather")):
         return pa.feather.read_table(name)
     if name.lower().endswith(".csv"):
-        return pa.csv.read_csv(
-            name,
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(column_types=types),
-        )
+        parse = pa.csv.ParseOptions(newlines_in_values=True)
+        convert = pa.csv.ConvertOptions(column_types=types)
+        return pa.csv.read_csv(name, parse_options=parse, convert_options=convert)
     return None

@@ -15,7 +15,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 Metadata: TypeAlias = dict[str, Any]
 
 PARTS: Final = "_dpsample.json"  # holds the metadata of a folder of parts
-_SYSTEM = {
+_SYSTEM = {  # errors of the machine; all others are about the path
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -29,10 +29,15 @@ _FORMATS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".private":
 
 def format_of(path: PathLike, format: str | None) -> str:
     """Return the format: the stated one, or that of the extension."""
-    form = _FORMATS.get(Path(path).suffix.lower()) if format is None else format
+    if format is None:
+        form = _FORMATS.get(Path(path).suffix.lower())
+        stated = str(path)
+    else:
+        form = format
+        stated = format
     if form is None or form not in _FORMATS.values():
         raise InvalidValue(
-            f"the format must be parquet, csv or arrow, not that of {str(path) if format is None else format!r}",
+            f"the format must be parquet, csv or arrow, not that of {stated!r}",
             "end the name with .parquet, .csv or .arrow, or state the format",
         )
     return form
@@ -45,9 +50,8 @@ def resolved(path: PathLike) -> Path:
     with failures(Path(path)):
         target = Path(os.path.realpath(path))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.lstat(
-                target
-            )  # refuses what cannot be a name here; since Python 3.14, `Path.is_file` is silent about it
+            # refuses what cannot be a name here; since Python 3.14, `Path.is_file` is silent about it
+            os.lstat(target)
         return target
 
 

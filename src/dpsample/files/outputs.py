@@ -57,14 +57,16 @@ def check_file(path: PathLike, force: bool = False, form: str = "parquet") -> Pa
 
 def check_free(target: Path, form: str, force: bool) -> None:
     """Refuse names that exist, unless forced; and always those of anything but a regular file."""
-    for name in filter(
-        os.path.lexists, [target] if form == "parquet" else [target, sidecar_of(target)]
-    ):
+    names = [target]
+    if form != "parquet":
+        names.append(sidecar_of(target))
+    for name in filter(os.path.lexists, names):
         if not name.is_file():
             raise InvalidValue(
                 f"the output must be a regular file, and {str(name)!r} is something else",
                 "choose another name",
             )
+        # a sidecar of ours without its data file: a writer died between the two
         abandoned = name != target and not os.path.lexists(target) and metadata_in(name)
         if not force and not abandoned:
             raise taken(name)
@@ -94,17 +96,14 @@ def check_not_input(output: PathLike, inputs: Iterable[PathLike]) -> None:
     dpsample.errors.InvalidValue: the output ... must not overlap with the input ...; name another output
     """
     target = Path(os.path.realpath(output))
+    writes = _identities([target, _sidecar(target)])
     for path in inputs:
         source = Path(os.path.realpath(path))
-        writes, reads = (
-            _identities([target, _sidecar(target)]),
-            _identities([source, _sidecar(source)]),
-        )
-        if (
-            writes & reads
-            or _identities(target.parents) & reads
-            or writes & _identities(source.parents)
-        ):
+        reads = _identities([source, _sidecar(source)])
+        is_input = bool(writes & reads)
+        is_inside = bool(_identities(target.parents) & reads)
+        holds_input = bool(writes & _identities(source.parents))
+        if is_input or is_inside or holds_input:
             raise InvalidValue(
                 f"the output {str(target)!r} must not overlap with the input {str(source)!r}",
                 "name another output",

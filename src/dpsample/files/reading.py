@@ -75,22 +75,21 @@ def kind_of(path: PathLike) -> str | None:
     Nothing is checked: this serves messages about a wrong file.
     """
     metadata = metadata_of(path) or {}
-    return {"dpsample release": "release", "dpsample sample": "sample"}.get(
-        str(metadata.get("format"))
-    )
+    kinds = {"dpsample release": "release", "dpsample sample": "sample"}
+    return kinds.get(str(metadata.get("format")))
 
 
 def metadata_of(path: PathLike) -> Metadata | None:
     """Return the metadata of a file as they stand there, unchecked; None if there are none."""
     target = resolved(path)
     with contextlib.suppress(Exception):
+        if target.suffix in (".parquet", ".private") and target.is_file():
+            footer = pq.read_metadata(target).metadata or {}
+            if b"dpsample" in footer:
+                metadata: Metadata = json.loads(footer[b"dpsample"])
+                return metadata
         sidecar = target / PARTS if target.is_dir() else sidecar_of(target)
-        parquet = target.suffix in (".parquet", ".private") and target.is_file()
-        footer = pq.read_metadata(target).metadata or {} if parquet else {}
-        metadata: Metadata = (
-            json.loads(footer[b"dpsample"]) if b"dpsample" in footer else metadata_in(sidecar)[0]
-        )
-        return metadata
+        return metadata_in(sidecar)[0]
     return None
 
 
@@ -105,8 +104,9 @@ def _read_parquet(target: Path, kind: str, newest: int) -> tuple[pa.Table, Metad
 
 
 def _check_groups(footer: pq.FileMetaData, target: Path) -> None:
-    """Refuse row groups that nobody wrote so: a value that repeats takes no room in a file, but all memory here."""
-    if any(footer.row_group(n).num_rows > ROWS for n in range(footer.num_row_groups)):
+    """Refuse row groups that are larger than ours: a repeated value takes no room in a file, but all memory here."""
+    sizes = [footer.row_group(n).num_rows for n in range(footer.num_row_groups)]
+    if any(size > ROWS for size in sizes):
         raise _damaged(target, "row groups of another size")
 
 
@@ -118,18 +118,16 @@ def _read_pair(
         raise _not_ours(kind, sidecar_of(target))
     data = target.read_bytes()
     sha256 = sha256_of(data)
-    described = next(
-        (m for m in candidates if m.get("file", {}).get("sha256") == sha256), candidates[0]
-    )
-    metadata, file = _checked(described, kind, newest, target)
+    described = [m for m in candidates if m.get("file", {}).get("sha256") == sha256]
+    chosen = described[0] if described else candidates[0]
+    metadata, file = _checked(chosen, kind, newest, target)
     if file["sha256"] != sha256:
         raise _damaged(target, f"another SHA-256 than {str(sidecar_of(target))!r} states")
     schema = _schema(file)
-    table = (
-        from_csv(data, schema)
-        if form == "csv"
-        else pa.ipc.open_file(pa.BufferReader(data)).read_all()
-    )
+    if form == "csv":
+        table = from_csv(data, schema)
+    else:
+        table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
     return _typed(table, schema, target), metadata, file
 
 
@@ -139,8 +137,9 @@ def _read_parts(folder: Path, kind: str, newest: int) -> tuple[pa.Table, Metadat
         raise _not_ours(kind, folder / PARTS)
     metadata, file = _checked(candidates[0], kind, newest, folder)
     schema = _schema(file)
-    present = {p.name for p in folder.glob("*.parquet") if p.name[0] not in "._"}
-    if present != {part["name"] for part in file["parts"]}:
+    present = {path.name for path in folder.glob("*.parquet") if path.name[0] not in "._"}
+    stated = {part["name"] for part in file["parts"]}
+    if present != stated:
         raise _damaged(folder, "other Parquet files in the folder than were written")
     tables = [schema.empty_table()]
     for part in file["parts"]:
@@ -182,9 +181,8 @@ def _checked(sealed: Any, kind: str, newest: int, target: Path) -> tuple[Metadat
 
 
 def _schema(file: Metadata) -> pa.Schema:
-    return plain_schema(
-        pa.schema([pa.field(name, named_type(type)) for name, type in file["columns"]])
-    )
+    fields = [pa.field(name, named_type(type)) for name, type in file["columns"]]
+    return plain_schema(pa.schema(fields))
 
 
 def _typed(table: pa.Table, schema: pa.Schema, target: Path) -> pa.Table:

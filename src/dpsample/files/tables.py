@@ -26,19 +26,10 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     A dictionary type is refused because it keeps the values of rows that were dropped.
     """
     for field in schema:
-        t = field.type
-        simple = (
-            pa.types.is_integer(t)
-            or pa.types.is_boolean(t)
-            or pa.types.is_float64(t)
-            or pa.types.is_date(t)
-        )
-        text = is_text(t) or pa.types.is_binary(t) or pa.types.is_large_binary(t)
-        named = (pa.types.is_timestamp(t) or pa.types.is_decimal(t)) and named_type(str(t)) == t
-        if not (simple or text or named):
+        if not _is_kept(field.type):
             raise InvalidValue(
                 f"the column {field.name!r} must be of string, binary, integer, bool, date, timestamp or decimal type, "
-                f"not {t}",
+                f"not {field.type}",
                 "cast it, for example to string",
             )
     if len({name.lower() for name in schema.names}) < len(schema.names):
@@ -46,6 +37,19 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
             "two columns have the same name, but for upper and lower case", "rename one of them"
         )
     return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def _is_kept(type: pa.DataType) -> bool:
+    """Return whether all formats keep the values of this type exactly."""
+    types = pa.types
+    if types.is_integer(type) or types.is_boolean(type) or types.is_float64(type):
+        return True
+    if is_text(type) or types.is_binary(type) or types.is_large_binary(type):
+        return True
+    if types.is_timestamp(type) or types.is_decimal(type):
+        read_back = named_type(str(type))  # from the metadata of a file
+        return bool(read_back == type)
+    return bool(types.is_date(type))
 
 
 def is_text(type: pa.DataType) -> bool:
@@ -59,9 +63,11 @@ def without_view(type: pa.DataType) -> pa.DataType:
     >>> without_view(pa.string_view()), without_view(pa.int64())
     (DataType(large_string), DataType(int64))
     """
-    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(
-        type, type
-    )
+    if type == pa.string_view():
+        return pa.large_string()
+    if type == pa.binary_view():
+        return pa.large_binary()
+    return type
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -73,25 +79,46 @@ def rebatch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
     >>> [batch.num_rows for batch in rebatch(batches, batches[0].schema)]
     [3]
     """
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
+    held = _Held(schema)
     for batch in batches:
         check_batch(batch, schema)
         check_moments(batch)
         start = 0
         while start < batch.num_rows:
-            part = batch.slice(start, ROWS - rows)
-            if held and size + part.nbytes > _BYTES:
-                yield _joined(held, schema)
-                held, rows, size = [], 0, 0
+            part = batch.slice(start, ROWS - held.rows)
+            if held.batches and held.size + part.nbytes > _BYTES:
+                yield held.taken()
                 continue
-            held.append(part)
-            start, rows, size = start + part.num_rows, rows + part.num_rows, size + part.nbytes
-            if rows == ROWS:
-                yield _joined(held, schema)
-                held, rows, size = [], 0, 0
-    if rows:
-        yield _joined(held, schema)
+            held.add(part)
+            start += part.num_rows
+            if held.rows == ROWS:
+                yield held.taken()
+    if held.rows:
+        yield held.taken()
+
+
+class _Held:
+    """Rows that wait to become one batch."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._clear()
+
+    def _clear(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self.rows = 0
+        self.size = 0  # bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.size += batch.nbytes
+
+    def taken(self) -> pa.RecordBatch:
+        """Return all rows as one batch, and hold none of them any more."""
+        joined = _joined(self.batches, self._schema)
+        self._clear()
+        return joined
 
 
 def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
@@ -123,14 +150,22 @@ def check_moments(batch: pa.RecordBatch) -> None:
     dpsample.errors.InvalidValue: timestamp[s] holds up to 9223372036854775 units before or after 1970, but ...
     """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        bare = str(column.type).replace(f", tz={getattr(column.type, 'tz', None)}", "")
-        if largest := _LARGEST.get(bare):
-            ends = pc.min_max(column.cast(pa.int64())).as_py()
-            if ends["min"] is not None and not -largest <= ends["min"] <= ends["max"] <= largest:
-                raise InvalidValue(
-                    f"{bare} holds up to {largest} units before or after 1970, but {name!r} has a value beyond",
-                    "cast it to date32 or timestamp[us], or leave such rows out",
-                )
+        zone = getattr(column.type, "tz", None)
+        plain = str(column.type).replace(f", tz={zone}", "")
+        largest = _LARGEST.get(plain)
+        if largest is not None and _exceeds(column, largest):
+            raise InvalidValue(
+                f"{plain} holds up to {largest} units before or after 1970, but {name!r} has a value beyond",
+                "cast it to date32 or timestamp[us], or leave such rows out",
+            )
+
+
+def _exceeds(column: pa.Array, largest: int) -> bool:
+    """Return whether a value is more units before or after 1970 than this."""
+    ends = pc.min_max(column.cast(pa.int64())).as_py()
+    if ends["min"] is None:  # no rows
+        return False
+    return bool(ends["min"] < -largest or ends["max"] > largest)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
@@ -149,31 +184,48 @@ class ContentHash:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.rows, self._schema = 0, schema
-        self._hashes = [(hashlib.sha256(), hashlib.sha256()) for _ in schema]
+        self.rows = 0
+        self._schema = schema
+        self._hashes = [_ColumnHash() for _ in schema]
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch."""
         self.rows += batch.num_rows
-        for array, (values, lengths) in zip(batch.columns, self._hashes, strict=True):
-            column = array.cast(pa.uint8()) if pa.types.is_boolean(array.type) else array
-            start, end = column.offset, column.offset + len(column)
-            _, *offsets, data = column.buffers()
-            if offsets and len(column):
-                wide = column.type in (pa.large_string(), pa.large_binary())
-                ends = np.frombuffer(offsets[0], np.int64 if wide else np.int32)[start : end + 1]
-                lengths.update(np.diff(ends).astype("<i8").tobytes())
-                start, end = int(ends[0]), int(ends[-1])
-            elif not offsets:
-                width = column.type.bit_width // 8
-                start, end = start * width, end * width
-            if end > start:
-                values.update(memoryview(data)[start:end])
+        for column, hashes in zip(batch.columns, self._hashes, strict=True):
+            hashes.update(column)
 
     def hexdigest(self) -> str:
         """Return the hash of all rows so far."""
-        hashes = [[values.hexdigest(), lengths.hexdigest()] for values, lengths in self._hashes]
+        hashes = [[each.values.hexdigest(), each.lengths.hexdigest()] for each in self._hashes]
         return sha256_of(canonical([self.rows, written_columns(self._schema), hashes]))
+
+
+class _ColumnHash:
+    """The hashes of a column: of the bytes of its values, and of the lengths of its strings."""
+
+    def __init__(self) -> None:
+        self.values = hashlib.sha256()
+        self.lengths = hashlib.sha256()
+
+    def update(self, array: pa.Array) -> None:
+        """Add values. A slice of an array shares the array's buffers, and begins at its `offset` there."""
+        column = array.cast(pa.uint8()) if pa.types.is_boolean(array.type) else array
+        if not len(column):
+            return
+        first = column.offset
+        _, *offsets, data = column.buffers()
+        if offsets:
+            is_large = column.type in (pa.large_string(), pa.large_binary())
+            all_ends = np.frombuffer(offsets[0], np.int64 if is_large else np.int32)
+            ends = all_ends[first : first + len(column) + 1]
+            self.lengths.update(np.diff(ends).astype("<i8").tobytes())
+            start, end = int(ends[0]), int(ends[-1])
+        else:
+            width = column.type.bit_width // 8
+            start = first * width
+            end = start + len(column) * width
+        if end > start:
+            self.values.update(memoryview(data)[start:end])
 
 
 def written_columns(schema: pa.Schema) -> list[list[str]]:

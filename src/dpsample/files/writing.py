@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,33 @@ def write_cached(path: Path, content: bytes) -> None:
     _write(path, content, True, None)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows on their way to a file, in batches, and the schema of the file.
+
+    `complete` sees the batches that `rebatch` makes, checks them, and passes them on. If it adds columns, `given` is
+    the schema of the batches before that.
+    """
+
+    batches: Iterable[pa.RecordBatch]
+    schema: pa.Schema
+    given: pa.Schema | None = None
+    complete: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter
+
+    def plain(self) -> "Rows":
+        """Return the same rows; refuse a schema that not all formats keep."""
+        return replace(self, schema=plain_schema(self.schema))
+
+    def completed(self) -> Iterable[pa.RecordBatch]:
+        """Return batches with all columns."""
+        return self.complete(rebatch(self.batches, self.given or self.schema))
+
+
 def write_table(
     path: PathLike,
-    batches: Iterable[pa.RecordBatch],
-    schema: pa.Schema,
+    rows: Rows,
     metadata: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
     *,
-    given: pa.Schema | None = None,
-    check: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
     force: bool = False,
     format: str | None = None,
     mode: int | None = None,
@@ -59,43 +79,56 @@ def write_table(
     """Write rows and their metadata, atomically; return the number of rows.
 
     The format follows from the extension (.parquet, .csv or .arrow), unless it is stated. The metadata may be a
-    function of the number of rows. `check` sees the batches that `rebatch` makes, and passes them on; if they have
-    other columns, `given` states these. The file gets the permissions `mode`, or what the umask leaves.
+    function of the number of rows. The file gets the permissions `mode`, or what the umask leaves.
 
     >>> import tempfile
     >>> from dpsample.files import read_table
     >>> batch = pa.record_batch({"key": ["a", "b"], "token": [1.0, 2.5]})
+    >>> metadata = {"format": "dpsample release", "version": 1}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     rows = write_table(f"{folder}/x.csv", [batch], batch.schema, {"format": "dpsample release", "version": 1})
+    ...     count = write_table(f"{folder}/x.csv", Rows([batch], batch.schema), metadata)
     ...     table, metadata = read_table(f"{folder}/x.csv", "release", newest=1)
-    >>> rows, table.equals(pa.table(batch)), metadata
+    >>> count, table.equals(pa.table(batch)), metadata
     (2, True, {'format': 'dpsample release', 'version': 1})
     """
     target, form = check_target(path, force, format)
-    schema = plain_schema(schema)
-    content = ContentHash(schema)
+    rows = rows.plain()
     with Temporary(target, mode) as data:
-        with _writer(form, data, schema) as writer:
-            for batch in check(rebatch(batches, given or schema)):
-                content.update(batch)
-                writer.write_batch(as_csv(batch) if form == "csv" else batch)
-            written = dict(metadata(content.rows) if callable(metadata) else metadata)
-            written["file"] = {
-                "rows": content.rows,
-                "columns": written_columns(schema),
-                "content_sha256": content.hexdigest(),
-            }
-            if form == "parquet":
-                writer.add_key_value_metadata({"dpsample": json.dumps(sealed(written))})
+        written = _write_rows(data, form, rows, metadata)
         data.seal()
         if form == "parquet":
             data.place(target, force)
         else:
-            written["file"] |= {"sha256": data.sha256.hexdigest()}
-            written["file"] |= {"csv": csv_rules(schema)} if form == "csv" else {}
+            written["file"]["sha256"] = data.sha256.hexdigest()
+            if form == "csv":
+                written["file"]["csv"] = csv_rules(rows.schema)
             _place_both(data, target, form, sealed(written), force, mode)
     note_written(target)
-    return content.rows
+    count: int = written["file"]["rows"]
+    return count
+
+
+def _write_rows(
+    data: Temporary,
+    form: str,
+    rows: Rows,
+    metadata: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+) -> Metadata:
+    """Write rows, and into Parquet also the metadata; return the metadata, with those of the file."""
+    content = ContentHash(rows.schema)
+    with _writer(form, data, rows.schema) as writer:
+        for batch in rows.completed():
+            content.update(batch)
+            writer.write_batch(as_csv(batch) if form == "csv" else batch)
+        written = dict(metadata(content.rows) if callable(metadata) else metadata)
+        written["file"] = {
+            "rows": content.rows,
+            "columns": written_columns(rows.schema),
+            "content_sha256": content.hexdigest(),
+        }
+        if form == "parquet":
+            writer.add_key_value_metadata({"dpsample": json.dumps(sealed(written))})
+    return written
 
 
 def commit_parts(
@@ -109,14 +142,13 @@ def commit_parts(
     """Make one table of a folder of Parquet files, by their names and numbers of rows: write its _dpsample.json."""
     target = Path(os.path.realpath(folder), PARTS)
     with failures(target):
-        listed = [
-            {"name": n, "rows": rows, "sha256": sha256_of(target.with_name(n))}
-            for n, rows in parts.items()
-        ]
+        listed = []
+        for name, rows in parts.items():
+            sha256 = sha256_of(target.with_name(name))
+            listed.append({"name": name, "rows": rows, "sha256": sha256})
     columns = written_columns(plain_schema(schema))
-    _write_sidecar(
-        target, sealed({**metadata, "file": {"columns": columns, "parts": listed}}), False, mode
-    )
+    file = {"columns": columns, "parts": listed}
+    _write_sidecar(target, sealed({**metadata, "file": file}), False, mode)
 
 
 def _place_both(
@@ -134,7 +166,8 @@ def _place_both(
         lock(folder)
         check_free(target, form, force)
         before = metadata_in(sidecar) if os.path.lexists(target) else []
-        _write_sidecar(sidecar, metadata | ({"before": before} if before else {}), True, mode)
+        until_placed = metadata | {"before": before} if before else metadata
+        _write_sidecar(sidecar, until_placed, True, mode)
         try:
             data.place(target, force)
         except BaseException:
@@ -142,9 +175,8 @@ def _place_both(
                 sidecar.unlink(missing_ok=True)
             raise
         if before:
-            with contextlib.suppress(
-                DpsampleError
-            ):  # the output is complete; the sidecar still describes the old one
+            # the output is complete; without this step, the sidecar still describes the old one as well
+            with contextlib.suppress(DpsampleError):
                 _write_sidecar(sidecar, metadata, True, mode)
     finally:
         os.close(folder)
@@ -155,6 +187,7 @@ def _write_sidecar(target: Path, metadata: Metadata, force: bool, mode: int | No
 
 
 def _write(target: Path, content: bytes, force: bool, mode: int | None) -> None:
+    """Write a file atomically, without checks of its name."""
     with Temporary(target, mode) as file:
         file.write(content)
         file.seal()
@@ -162,11 +195,12 @@ def _write(target: Path, content: bytes, force: bool, mode: int | None) -> None:
 
 
 def _writer(form: str, sink: Temporary, schema: pa.Schema) -> Any:
+    """Return Arrow's writer of a format."""
     if form == "arrow":
         return pa.ipc.new_file(sink, schema)
     if form == "csv":
         return pa.csv.CSVWriter(sink, csv_schema(schema))
-    # the first column is sorted: what repeats is adjacent, so compression finds it without a dictionary
+    # the first column is sorted, so that equal values are adjacent: compression finds them without a dictionary
     return pq.ParquetWriter(
         sink,
         schema,

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from dpsample.accounting.composition import composed_delta, largest_count
 from dpsample.accounting.renyi import RenyiCurve
-from dpsample.errors import InvalidValue
+from dpsample.errors import BudgetSpent, InvalidValue
 from dpsample.exact import text
 from dpsample.ledger.charges import Charge, amount
 from dpsample.ledger.filters import RenyiBudget
@@ -92,7 +92,7 @@ class Rule:
 
     def _require_number(self, releases: int, dataset: str, charges: Sequence[Charge]) -> None:
         if len(charges) >= releases:
-            raise InvalidValue(
+            raise BudgetSpent(
                 f"{self._together(dataset)}; {len(charges)} releases of {releases} that it allows are spent already",
                 _SPEND_LESS,
             )
@@ -105,7 +105,7 @@ class Rule:
             and delta + privacy.delta <= self.budget.delta
         )
         if not is_allowed:
-            raise InvalidValue(
+            raise BudgetSpent(
                 f"{self._together(dataset)}; {amount(epsilon, delta)} is spent already, and this release would spend "
                 f"{_amount_of(privacy)}",
                 _SPEND_LESS,
@@ -119,12 +119,12 @@ class Rule:
         if account.allows(before + curve):
             return
         if before.delta + curve.delta > account.aside:
-            raise InvalidValue(
+            raise BudgetSpent(
                 f"the deltas of the releases of {dataset} may add up to {text(account.aside)}, which is set aside; "
                 f"{text(before.delta)} is spent already, and this release would spend {text(curve.delta)}",
                 "choose a smaller delta; a new ledger may set more aside with `aside`",
             )
-        raise InvalidValue(
+        raise BudgetSpent(
             f"{self._together(dataset)}, by Rényi divergences; no order has room for {_amount_of(charge.privacy)} more",
             _SPEND_LESS,
         )

@@ -10,6 +10,7 @@ charge          what a release costs is reserved first, and confirmed when it is
 run             release, sample, sanitize: public functions, on one machine
 draw            the way to a release, and how its keys are drawn in this process
 drawing         a release while it is drawn, and what has been drawn of it
+earlier_runs    what an earlier run of the same release left, as the ledger knows it
 progress        how work reports the stage that it has reached
 
 elements        a release of elements, step by step

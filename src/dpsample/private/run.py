@@ -33,7 +33,7 @@ from dpsample.private.randomness import SecretCoins
 from dpsample.private.request import Request, SampleRequest
 from dpsample.private.sample import Sample
 from dpsample.private.tokens import terms_of
-from dpsample.release.options import ReleaseKeywords, SampleKeywords
+from dpsample.release.options import ReleaseKeywords, SampleKeywords, with_keywords
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Sampling
 
@@ -64,30 +64,7 @@ def release(
     `source` is a `Source`, a path, or an object (a data frame, an Arrow table, a Counter, keys, ...); `key` names its
     key column(s), `frequency` the column of already aggregated rows.
 
-    sampling           how keys are sampled: `Ppswor`, `Priority`, `SoftCap`, `CustomSampling`; by default all are kept
-    at_least           no key of a lower frequency is reported, on top of privacy: fewer elements, or users
-    keys               a public list of keys: each is reported, also with 0; it must not depend on the data
-    only_known         leave out keys that are not in the list
-    size               draw a sample of about this many keys instead; a share of epsilon pays for it
-    user               the column of the user: users are protected instead of elements, and a key's frequency is its
-                       number of users. Keys are discovered without a bound on the keys of a user, then counted
-    discover           how: "one-key" of each user, right for users with few keys, "many-keys", or "ask" (the default),
-                       which spends a share of epsilon to compare both privately
-    count_share        the share of the privacy for counting; keys_only leaves counting out
-    rows               count rows as well, of each user and key up to this number
-    sums               sum columns as well: a mapping from column to clip, within which a user's sum for a key is kept
-    prior              an earlier release, or its path: its keys are looked for first
-    max_keys_per_user  instead of all this: each user keeps this many keys, chosen at random; for samples, and for a
-                       known small bound
-    total              add a private total of elements: True, or the share of epsilon that it costs
-    ledger             enter the release there first, or refuse it
-    part               a column and a value, both as text, such as ("day", "2026-11-14"): read the rows of this part
-                       alone; in a ledger with parts of this name, releases of different parts cost the maximum
-    part_vouched       a name and a value: the caller states that the source has rows of this part alone
-    keys_only          report keys without tokens and estimates
-    grid               tokens are multiples of 1/grid; by default epsilon decides
-    drop_null          leave out rows with a NULL key or user, instead of refusing them
-    strategy           how a sample is drawn from raw elements: "aggregate" or "two-pass"; by default chosen
+    {keywords}
 
     >>> from collections import Counter
     >>> from dpsample import Privacy, release
@@ -102,6 +79,10 @@ def release(
             drawing = Drawing(used, request, keys, used.new_coins(), Progress(progress), draw_keys)
             with drawn_release(drawing) as drawn:
                 return drawn.in_memory(payment)
+
+
+if release.__doc__ is not None:  # `python -OO` leaves docstrings out
+    release.__doc__ = with_keywords(release.__doc__)
 
 
 def release_to_file(

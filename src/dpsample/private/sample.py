@@ -19,6 +19,7 @@ from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import (
     PathLike,
+    Rows,
     kind_of,
     plain_schema,
     read_foreign,
@@ -205,16 +206,8 @@ class Sample:
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the sample to an atomic file that only its owner can read."""
-        schema = self._table.schema
-        write_table(
-            path,
-            self._table.to_batches(),
-            schema,
-            self.metadata,
-            force=force,
-            format=format,
-            mode=MODE,
-        )
+        rows = Rows(self._table.to_batches(), self._table.schema)
+        write_table(path, rows, self.metadata, force=force, format=format, mode=MODE)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

@@ -7,6 +7,8 @@ spending      what each of them, and each step before discovery, cost
 facts         what people are told about a release, by topic
 explain       the words of these facts
 rows          the rows of a release: schema, order, and the values of tokens and estimates
+stated        each part as terms state it, compared with what would be drawn
+keys_proof    what all keys of one element or user spend together, proved
 proof         that the stated terms are private
 options       the options of a release, each with its type, default, help and rules
 option_words  the same as words of the command line, read and written

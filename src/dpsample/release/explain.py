@@ -31,10 +31,10 @@ from dpsample.scheme.soft_cap import SoftCap
 if TYPE_CHECKING:
     from dpsample.release.terms import Terms
 
-_CLEAR = (
-    2  # deviations of noise by which two filled capacities differ, so that the difference is told
-)
-LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))
+# A difference of two filled capacities counts as clear beyond this number of standard deviations of its noise, which
+# noise alone exceeds in one of 20 cases. A larger number would call more choices undecided.
+_CLEAR = 2
+LEVELS = (Fraction(1, 10), Fraction(1, 2), Fraction(99, 100))  # probabilities that people are told
 VOUCHED_BY = "that the file was drawn on them is vouched for by dpsample"
 VOUCHED = f"the stated terms are proved private; {VOUCHED_BY}"
 
@@ -48,7 +48,8 @@ def explain_sampling(sampling: Sampling, planned: bool = False) -> str:
     a key of frequency i is sampled with probability min(1, 0.0001 i) (priority), by its public hash with the seed
     '2026 public': samples with this seed have the same keys
     """
-    was, were = ("is", "are") if planned else ("was", "were")
+    was = "is" if planned else "was"
+    were = "are" if planned else "were"
     match sampling:
         case KeepAll(at_least=1):
             return f"all keys {were} kept"
@@ -61,7 +62,8 @@ def explain_sampling(sampling: Sampling, planned: bool = False) -> str:
                 f"a key {was} sampled with a probability that its user defined for each frequency"
             )
         case SoftCap():
-            share, rate = float(sampling.share), float(sampling.picks.tau)
+            share = float(sampling.share)
+            rate = float(sampling.picks.tau)
             probability = f"{share:g} (1 - exp(-{rate:g} i)) (soft cap)"
         case SampleAndHold():
             picked = f"an element of a key that {was} not held {was} picked with probability"
@@ -80,7 +82,7 @@ def explain_sampling(sampling: Sampling, planned: bool = False) -> str:
 
 
 def _weight(sampling: Ppswor | Priority) -> str:
-    """The weight of a key of frequency i."""
+    """Return the weight of a key of frequency i, as a formula."""
     weight = "i" if sampling.cap is None else f"min(i, {sampling.cap})"
     return weight if sampling.power == 1 else f"{weight}^{text(sampling.power)}"
 
@@ -122,31 +124,37 @@ def explain_choice(filled: Sequence[Filled], keys: int | None = None) -> str:
     keys, not 104; --discover many-keys (discover="many-keys") keeps to this way
     """
     one, many = filled
-    chosen, other = (one, many) if fuller(filled) is one else (many, one)
-    place, method = ("first", "one-key") if chosen is one else ("second", "many-keys")
+    chose_one = fuller(filled) is one
+    chosen = one if chose_one else many
+    other = many if chose_one else one
+    place = "first" if chose_one else "second"
+    method = "one-key" if chose_one else "many-keys"
+    spent = text(one.epsilon + many.epsilon)
     words = [
         f"one key of each user could fill about {_capacity_words(one, ' keys')}, up to {many.keys:,} keys of each "
-        f"about {_capacity_words(many)}, measured for epsilon {text(one.epsilon + many.epsilon)}",
+        f"about {_capacity_words(many)}, measured for epsilon {spent}",
         f"the {place} was chosen, since it fills more",
     ]
     noise = math.hypot(_deviation(one), _deviation(many))
-    if chosen.capacity - other.capacity < _CLEAR * noise:
+    is_clear = chosen.capacity - other.capacity >= _CLEAR * noise
+    if not is_clear:
         words.append(
             "they differ by no more than noise may, so that another run may choose the other way"
         )
     elif keys is not None:
         expected = keys * other.capacity / chosen.capacity
         words.append(f"the other would have found about {expected:,.0f} keys, not {keys:,}")
-    return "; ".join([*words, f'--discover {method} (discover="{method}") keeps to this way'])
+    words.append(f'--discover {method} (discover="{method}") keeps to this way')
+    return "; ".join(words)
 
 
 def _capacity_words(way: Filled, unit: str = "") -> str:
-    """A filled capacity, and the standard deviation of its noise."""
+    """Return a filled capacity and the standard deviation of its noise, in words."""
     return f"{way.capacity:,.0f}{unit} (with noise of {_deviation(way):,.0f})"
 
 
 def _deviation(way: Filled) -> float:
-    """The standard deviation of a filled capacity, in keys: that of Laplace noise is sqrt(2) scales."""
+    """Return the standard deviation of a filled capacity, in keys: that of Laplace noise is sqrt(2) scales."""
     return math.sqrt(2) * float(way.scale) / way.full
 
 
@@ -190,7 +198,8 @@ def explain_beyond(clipped: Clipped) -> str:
     """
     amount = clipped.amount
     if amount.column is None:
-        return f"rows {amount.wide_range}: {_beyond(f'beyond {int(amount.high):,}', clipped.above)}"
+        beyond_clip = _beyond(f"beyond {int(amount.high):,}", clipped.above)
+        return f"rows {amount.wide_range}: {beyond_clip}"
     sides = []
     if amount.low:
         sides.append(_beyond(f"below {text(amount.low)}", clipped.below))
@@ -232,8 +241,10 @@ def explain_possible(privacy: Privacy) -> str:
     no method with this epsilon and delta for users reports a key of fewer than 14 users with probability 1/2 or more
     """
     least = frequency_reaching(0.5, KeepAll(), Privacy(privacy.epsilon, privacy.delta))
-    of = "no method with this epsilon and delta for users reports a key"
-    return f"{of} of fewer than {least:,} users with probability 1/2 or more"
+    return (
+        "no method with this epsilon and delta for users reports a key of fewer than "
+        f"{least:,} users with probability 1/2 or more"
+    )
 
 
 def explain_protected(max_keys: int | None = None, unit: str | None = None) -> str:
@@ -260,8 +271,12 @@ def explain_part(part: Part, max_keys: int | None = None) -> str:
     >>> print(explain_part(Part("day", "2026-11-14"), 50))
     rows with day = 2026-11-14 alone; a user is protected within one day
     """
-    rows = "rows with " + str(part) + ("" if part.vouched else " alone")
-    return rows + ("" if max_keys is None else f"; a user is protected within one {part.name}")
+    rows = f"rows with {part}"
+    if not part.vouched:
+        rows += " alone"
+    if max_keys is None:
+        return rows
+    return f"{rows}; a user is protected within one {part.name}"
 
 
 def explain_privacy(privacy: Privacy, max_keys: int | None = None, unit: str | None = None) -> str:
@@ -323,15 +338,15 @@ def explain_visibility(sampling: Sampling, privacy: PerKey, key: str = "a key") 
     >>> print(explain_visibility(KeepAll(), Privacy(1, 1e-6)))
     a key is reported with probability 10 % from frequency 13 on, 50 % from 14, 99 % from 18
     """
-    reached = [
-        (f"{float(100 * level):g} %", f"{i:,}")
-        for level, i in visibility(sampling, privacy)
-        if i is not None
-    ]
+    reached = []
+    for level, frequency in visibility(sampling, privacy):
+        if frequency is not None:
+            reached.append((f"{float(100 * level):g} %", f"{frequency:,}"))
     if not reached:
         return "no key is reported with a probability of 10 % or more"
     (lowest, first), *higher = reached
-    levels = [f"{lowest} from frequency {first} on", *(f"{level} from {i}" for level, i in higher)]
+    levels = [f"{lowest} from frequency {first} on"]
+    levels += [f"{level} from {frequency}" for level, frequency in higher]
     seeds = "" if sampling.seed is None else ", over random seeds"
     return f"{key} is reported with probability {', '.join(levels)}{seeds}"
 
@@ -360,7 +375,8 @@ def explain_mechanism(sampling: Sampling, per_key: PerKey) -> str:
 
 def explain_reporting(terms: "Terms") -> str:
     """State which frequencies are reported with probability 10, 50 and 99 %, and what a frequency is."""
-    sampling, known = terms.sampling, terms.known
+    sampling = terms.sampling
+    known = terms.known
     if known is not None and known.only:
         return f"each of {known.keys:,} known keys is reported, also with 0, and no other key"
     words = explain_visibility(sampling, terms.per_key, "a key" if known is None else "another key")
@@ -368,36 +384,40 @@ def explain_reporting(terms: "Terms") -> str:
         words = f"each of {known.keys:,} known keys is reported, also with 0; {words}"
     if sampling.least > 1:
         words += f"; no key of fewer than {sampling.least:,} {terms.unit}s is reported"
-    return (
-        words
-        if terms.unit == "element"
-        else f"{words}; frequency here is the {terms.kind.frequency}"
-    )
+    if terms.unit == "user":
+        words += f"; frequency here is the {terms.kind.frequency}"
+    return words
 
 
 @dataclass(frozen=True)
 class Strength:
-    """What epsilon and delta allow an attacker, in numbers that need no mathematics."""
+    """What epsilon and delta allow an attacker, in numbers that need no mathematics.
 
-    factor: (
-        float  # by which one element or user may change the probability of any output, up to delta
-    )
-    guess: float  # the largest probability to guess right whether it is in the data, instead of 1/2
-    one_in: int  # 1 / delta, rounded down
+    factor  by which one element or user may change the probability of any output, up to delta
+    guess   the largest probability to guess right whether it is in the data, instead of 1/2
+    one_in  1 / delta, rounded down
+    """
+
+    factor: float
+    guess: float
+    one_in: int
 
     @staticmethod
     def of(privacy: Privacy) -> "Strength":
         """Return these numbers for a privacy.
 
+        The best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor).
+
         >>> Strength.of(Privacy(1, 1e-6))
         Strength(factor=2.718281828459045, guess=0.731058847..., one_in=1000000)
         """
-        epsilon, delta = float(privacy.epsilon), float(privacy.delta)
-        factor = math.exp(min(epsilon, 700.0))
-        # the best test of presence errs on both sides with probabilities that add up to 2 (1 - delta) / (1 + factor)
-        return Strength(
-            factor, min(1 - (1 - delta) / (1 + factor), 1.0), math.floor(1 / privacy.delta)
-        )
+        epsilon = float(privacy.epsilon)
+        delta = float(privacy.delta)
+        factor = math.exp(
+            min(epsilon, 700.0)
+        )  # the largest power of e that floats hold is near 709
+        guess = min(1 - (1 - delta) / (1 + factor), 1.0)
+        return Strength(factor, guess, math.floor(1 / privacy.delta))
 
 
 def explain_strength(privacy: Privacy, unit: str) -> list[str]:

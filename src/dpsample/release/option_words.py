@@ -20,24 +20,29 @@ from dpsample.scheme.soft_cap import SoftCap
 Stated = Mapping[str, Any]
 _BUDGETS = {"epsilon": Privacy, "zcdp": Privacy.zcdp, "gdp": Privacy.gdp}
 _WEIGHTED = {"ppswor": Ppswor, "priority": Priority}
-_OTHER_FORM = {"epsilon", "zcdp", "gdp", "delta"}  # options whose values together make one argument
-_OTHER_FORM |= {"scheme", "tau", "power", "cap", "seed", "sample_size", "size_share"}
-_OTHER_FORM |= {"with_total", "total_share", "sums", "clips", "part", "part_vouched"}
+_PRIVACY = {"epsilon", "zcdp", "gdp", "delta"}
+_SAMPLING = {"scheme", "tau", "power", "cap", "seed", "sample_size", "size_share"}
+_TOTAL = {"with_total", "total_share"}
+_READ_ANEW = {"sums", "clips", "part", "part_vouched"}  # text that states a value of another form
+_OTHER_FORM = (
+    _PRIVACY | _SAMPLING | _TOTAL | _READ_ANEW
+)  # options that are no argument of the same name
 
 
 def read_arguments(stated: Stated) -> dict[str, Any]:
     """Return the privacy and the other arguments of `dpsample.release` that these options state."""
     size = read_size(stated)
-    direct = {option.name for option in all_options()} - _OTHER_FORM
-    return {
+    arguments = {
         "privacy": read_privacy(stated),
         "sampling": read_sampling(stated) if size is None else None,
         "size": size,
         "total": read_total(stated),
         "sums": read_sums(stated),
         **read_parts(stated),
-        **{name: stated[name] for name in direct if name in stated},
     }
+    same_name = {option.name for option in all_options()} - _OTHER_FORM
+    arguments |= {name: stated[name] for name in same_name if name in stated}
+    return arguments
 
 
 def read_privacy(stated: Stated) -> Privacy:
@@ -55,7 +60,8 @@ def read_privacy(stated: Stated) -> Privacy:
 
 def read_size(stated: Stated) -> SampleSize | None:
     """Read the size of a sample, if one is stated."""
-    size, scheme = stated.get("sample_size"), stated["scheme"]
+    size = stated.get("sample_size")
+    scheme = stated["scheme"]
     if size is None:
         return None
     for name in ("seed", "tau"):
@@ -140,8 +146,12 @@ def read_sums(stated: Stated) -> dict[str, str] | None:
             "write `sums=price` `clips=0:100`",
         )
     sums: dict[str, str] = {}
-    for written, clip in zip_longest(texts, clips):
-        column, clip = column_and_clip(written) if clip is None else (written, clip)
+    for written, stated_clip in zip_longest(texts, clips):
+        if stated_clip is None:
+            column, clip = column_and_clip(written)
+        else:
+            column = written
+            clip = stated_clip
         if not column or not clip:
             raise InvalidValue(
                 f"`sums` must name a column and a clip, not {written!r}",
@@ -199,10 +209,8 @@ def budget_value(privacy: Privacy) -> str:
 
 
 def _stated_privacy(privacy: Privacy) -> Iterator[tuple[str, str]]:
-    yield (
-        "epsilon" if privacy.definition is None else privacy.definition.name,
-        budget_value(privacy),
-    )
+    name = "epsilon" if privacy.definition is None else privacy.definition.name
+    yield name, budget_value(privacy)
     yield "delta", text(privacy.delta)
 
 
@@ -236,11 +244,9 @@ def _stated_weight(scheme: SampleSize | Ppswor | Priority) -> Iterator[tuple[str
 
 
 def _stated_amount(amount: Amount) -> tuple[str, str]:
-    return (
-        ("rows", amount.written)
-        if amount.column is None
-        else ("sums", f"{amount.column}:{amount.written}")
-    )
+    if amount.column is None:
+        return "rows", amount.written
+    return "sums", f"{amount.column}:{amount.written}"
 
 
 def _stated_directly(options: ReleaseOptions) -> Iterator[tuple[str, str | bool]]:

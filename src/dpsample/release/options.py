@@ -2,6 +2,8 @@
 
 A field of `ReleaseOptions` has a type, a default, rules, and the `Option`s by which the command line and settings files
 state it. `ReleaseKeywords` has the keyword arguments of `dpsample.release`, for type checkers (a test compares both).
+The help of an option is written once, here: the command line shows it, and the docstring of `dpsample.release` has it
+(`explained_keywords`). Like a refusal, it names other options in backticks, by their names in Python.
 
     privacy      one of `epsilon`, `zcdp` and `gdp`, with `delta`
     sampling     `scheme`, `tau`, `power`, `cap`, `seed`, and `at_least`
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from os import PathLike
+from textwrap import fill, indent
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from dpsample.accounting.amounts import Amount, Clip, amounts_of
@@ -35,9 +38,8 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
 
 Discover = Literal["ask", "one-key", "many-keys"]
-Discovers = (
-    Discover | Literal["none"]
-)  # "none": users of known keys are counted, and no other key is looked for
+# "none": users of known keys are counted, and no other key is looked for
+Discovers = Discover | Literal["none"]
 Strategy = Literal["auto", "aggregate", "two-pass"]
 SCHEMES = ("all", "ppswor", "priority", "soft-cap")
 
@@ -101,9 +103,9 @@ def stated(*options: Option) -> Mapping[str, tuple[Option, ...]]:
 
 EPSILON = Option("epsilon", "Epsilon, read exactly: 0.1 is one tenth.", letter="e")
 ZCDP = Option(
-    "zcdp", "Rho of zero-concentrated differential privacy, instead of --epsilon.", metavar="RHO"
+    "zcdp", "Rho of zero-concentrated differential privacy, instead of `epsilon`.", metavar="RHO"
 )
-GDP = Option("gdp", "Mu of Gaussian differential privacy, instead of --epsilon.", metavar="MU")
+GDP = Option("gdp", "Mu of Gaussian differential privacy, instead of `epsilon`.", metavar="MU")
 DELTA = Option(
     "delta",
     "Delta, such as 1e-8. Choose it well below 1 / (number of elements).",
@@ -131,16 +133,16 @@ SEED = Option(
 )
 AT_LEAST = Option(
     "at_least",
-    "Report no key with fewer elements than N (with --user: fewer users), whatever its noise.",
+    "Report no key with fewer elements than N (with `user`: fewer users), whatever its noise.",
     int,
     metavar="N",
 )
 SAMPLE_SIZE = Option(
     "sample_size",
-    "Approximate number of sampled keys, instead of --tau. Costs a share of epsilon.",
+    "Approximate number of sampled keys, instead of `tau`. Costs a share of epsilon.",
     int,
 )
-SIZE_SHARE = Option("size_share", "Share of epsilon that --sample-size costs.", default="0.05")
+SIZE_SHARE = Option("size_share", "Share of epsilon that `sample_size` costs.", default="0.05")
 MAX_KEYS = Option(
     "max_keys_per_user",
     "Contribution bound: the largest number of keys that each user keeps, chosen at random.",
@@ -151,7 +153,7 @@ WITH_TOTAL = Option(
     "Add a private total of elements, or of users' keys. Costs a share of epsilon.",
     bool,
 )
-TOTAL_SHARE = Option("total_share", "Share of epsilon that --with-total costs.", default="0.05")
+TOTAL_SHARE = Option("total_share", "Share of epsilon that `with_total` costs.", default="0.05")
 KEYS_ONLY = Option("keys_only", "Report keys without tokens, or without counts of users.", bool)
 DISCOVER = Option(
     "discover",
@@ -162,7 +164,7 @@ DISCOVER = Option(
 COUNT_SHARE = Option(
     "count_share",
     "Without a contribution bound: the share of the privacy for counting the users of each key, between 0 and 1.  "
-    "[default: 0.25; more with --rows and --sum]",
+    "[default: 0.25; more with `rows` and `sums`]",
 )
 ROWS = Option(
     "rows",
@@ -180,7 +182,7 @@ SUMS = Option(
 )
 CLIPS = Option(
     "clips",
-    "The clips of --sum, if these are columns alone: one for each, in the same order.",
+    "The clips of `sums`, if these are columns alone: one for each, in the same order.",
     metavar="[LOW:]HIGH",
     repeatable=True,
     word="clip",
@@ -196,11 +198,11 @@ KEYS = Option(
     "must not depend on the data.",
     metavar="FILE",
 )
-ONLY_KNOWN = Option("only_known", "With --keys: leave out all other keys.", bool)
+ONLY_KNOWN = Option("only_known", "With `keys`: leave out all other keys.", bool)
 LEDGER = Option("ledger", "Ledger to charge. A release that exceeds its budget is refused.")
 PART = Option(
     "part",
-    "Read only the rows whose column has this value, as text. In a ledger with --parts COLUMN, releases of different "
+    "Read only the rows whose column has this value, as text. In a ledger with `parts`, releases of different "
     "parts cost the maximum, not the sum. Choose the part without looking at the data.",
     metavar="COLUMN=VALUE",
 )
@@ -218,6 +220,30 @@ STRATEGY = Option(
     choices=get_args(Strategy),
     default="auto",
 )
+
+
+USER = Option(
+    "user", "Column that identifies the user of a row. Protects users instead of elements."
+)
+DROP_NULL = Option(
+    "drop_null", "Drop rows whose key or user is NULL, instead of refusing them.", bool
+)
+# Arguments of `dpsample.release` that Python states in another way than the command line, and those of the source.
+_HELP_IN_PYTHON = {
+    "sampling": "How keys are sampled: by `Ppswor`, `Priority`, `SoftCap`, `CustomSampling`; by default, all are kept.",
+    "size": "Draw a sample of about this many keys instead, or a `SampleSize`. Costs a share of epsilon.",
+    "total": "Add a private total of elements, or of users' keys: True, or the share of epsilon that it costs.",
+    "sums": (
+        "Without a contribution bound: also sum columns for each key. A mapping from column to clip: the range "
+        "to which the sum of each user and key is clipped."
+    ),
+    "part": f"A column and a value, such as ('day', '2026-11-14'). {PART.help}",
+    "part_vouched": f"A name and a value. {PART_VOUCHED.help}",
+    "user": USER.help,
+    "drop_null": DROP_NULL.help,
+    "settings": "The SHA-256 of the settings file of the release, for its ledger entry.",
+}
+_DOCSTRING_WIDTH = 116  # of lines that a docstring indents by four
 
 
 @dataclass(frozen=True)
@@ -248,9 +274,7 @@ class ReleaseOptions:
     part: Part | None = field(default=None, metadata=stated(PART, PART_VOUCHED))
     grid: int | None = field(default=None, metadata=stated(GRID))
     strategy: Strategy = field(default="auto", metadata=stated(STRATEGY))
-    settings: str | None = field(
-        default=None, metadata=stated()
-    )  # the SHA-256 of the settings file, for the ledger
+    settings: str | None = field(default=None, metadata=stated())  # the SHA-256 of a settings file
 
     def __post_init__(self) -> None:
         if self.size is not None and not isinstance(self.sampling, KeepAll):
@@ -269,34 +293,36 @@ class ReleaseOptions:
         **keywords: Unpack[ReleaseKeywords],
     ) -> "ReleaseOptions":
         """Read the keyword arguments of `dpsample.release`, except those that describe the source."""
-        given: dict[str, Any] = {**keywords}
+        stated_size = keywords.get("size")
+        sampling = kept_from(keywords.get("at_least"), keywords.get("sampling"), stated_size)
+        direct: dict[str, Any] = {
+            name: value for name, value in keywords.items() if name in _SAME_FIELD
+        }
         return cls(
             privacy=Privacy.of(privacy),
-            size=_size_of(given.pop("size", None)),
-            sampling=kept_from(
-                keywords.get("at_least"), keywords.get("sampling"), keywords.get("size")
-            ),
-            amounts=amounts_of(given.pop("rows", None), given.pop("sums", None)),
-            part=part_of(given.pop("part", None), given.pop("part_vouched", None)),
+            size=_size_of(stated_size),
+            sampling=sampling,
+            amounts=amounts_of(keywords.get("rows"), keywords.get("sums")),
+            part=part_of(keywords.get("part"), keywords.get("part_vouched")),
             discover=_discover_of(keywords, protects_users),
-            **{name: value for name, value in given.items() if name not in _READ},
+            **direct,
         )
 
     def _check_one_stage(self) -> None:
         """Check options without discovery: elements, or users with a contribution bound."""
-        if self.count_share is not None or self.amounts:
-            found = "`rows` and `sums`" if self.amounts else "`count_share`"
+        counted = self._options_of_counting()
+        if counted is not None:
             raise InvalidValue(
-                f"{found} can only be used for users without a contribution bound",
+                f"{counted} can only be used for users without a contribution bound",
                 "name the `user` column and leave `max_keys_per_user` out",
             )
         _ = self.budget  # refuses shares and bounds that cannot be
 
     def _check_discovery(self) -> None:
+        """Check options of users without a contribution bound."""
         if self.discover not in (*get_args(Discover), "none"):
-            raise InvalidValue(
-                f"`discover` must be one of {', '.join(get_args(Discover))}, not {self.discover!r}"
-            )
+            allowed = ", ".join(get_args(Discover))
+            raise InvalidValue(f"`discover` must be one of {allowed}, not {self.discover!r}")
         if self.samples:
             raise InvalidValue(
                 "a sample of users' keys needs a contribution bound",
@@ -306,10 +332,10 @@ class ReleaseOptions:
             raise InvalidValue(
                 "`discover` cannot be combined with `max_keys_per_user`", "leave one of them out"
             )
-        if self.keys_only and (self.count_share is not None or self.amounts):
-            found = "`rows` and `sums`" if self.amounts else "`count_share`"
+        counted = self._options_of_counting()
+        if self.keys_only and counted is not None:
             raise InvalidValue(
-                f"{found} cannot be combined with `keys_only`, which counts nothing",
+                f"{counted} cannot be combined with `keys_only`, which counts nothing",
                 "leave one out",
             )
         if self.discover == "one-key" and self.total_share:
@@ -321,6 +347,12 @@ class ReleaseOptions:
             _ = self.users.square  # refuses a budget that leaves nothing for counts
         else:
             self._check_privacy_of_keys()
+
+    def _options_of_counting(self) -> str | None:
+        """Return which options were stated that need a stage of counting, in words."""
+        if self.amounts:
+            return "`rows` and `sums`"
+        return None if self.count_share is None else "`count_share`"
 
     def _check_privacy_of_keys(self) -> None:
         """Refuse a budget that leaves too little for finding keys."""
@@ -348,31 +380,37 @@ class ReleaseOptions:
             return UserBudget(
                 self.privacy, counts=Fraction(1), discovers=False, amounts=self.amounts
             )
-        counts = count_share(len(self.amounts))
-        if self.count_share is not None:
-            counts = check_share(self.count_share, "the counts")
         budget = UserBudget(
             self.privacy,
             look=Fraction(0) if self.discover == "one-key" else LOOK_SHARE,
             total=self.total_share,
-            counts=Fraction(0) if self.keys_only else counts,
+            counts=self._share_of_counts(),
             amounts=self.amounts,
         )
-        if (
-            self.discover == "ask" and budget.many_keys(2) is not None
-        ):  # otherwise there is nothing to compare
-            return replace(budget, look=LOOK_SHARE - FILLED_SHARE, filled=FILLED_SHARE)
-        return budget
+        compares = self.discover == "ask" and budget.many_keys(2) is not None
+        if not compares:
+            return budget
+        return replace(budget, look=LOOK_SHARE - FILLED_SHARE, filled=FILLED_SHARE)
+
+    def _share_of_counts(self) -> Fraction:
+        """Return the share of the privacy for counting the users of each key."""
+        default = count_share(len(self.amounts))
+        if self.count_share is None:
+            share = default
+        else:
+            share = check_share(self.count_share, "the counts")
+        return Fraction(0) if self.keys_only else share
 
     @cached_property
     def budget(self) -> Budget:
         """How the privacy is divided without discovery."""
+        keeps_all = isinstance(self.sampling.sanitized_as, KeepAll)
         return Budget(
             self.privacy,
             self.max_keys_per_user,
             size=Fraction(0) if self.size is None else self.size.share,
             total=self.total_share,
-            all_keys=isinstance(self.sampling.sanitized_as, KeepAll) and self.size is None,
+            all_keys=keeps_all and self.size is None,
             keys_only=self.keys_only,
         )
 
@@ -392,13 +430,9 @@ class ReleaseOptions:
         return self.budget.per_key
 
 
-_READ = {
-    "sampling",
-    "at_least",
-    "discover",
-    "user",
-    "drop_null",
-}  # keywords that `of` reads itself, or the source
+# keywords of `dpsample.release` that are the field of the same name, as they are
+_SAME_FIELD = {each.name for each in fields(ReleaseOptions)} & set(ReleaseKeywords.__annotations__)
+_SAME_FIELD -= {"sampling", "size", "discover", "part"}
 
 
 def options_of(name: str) -> tuple[Option, ...]:
@@ -425,6 +459,38 @@ def all_options() -> Iterator[Option]:
         yield from options_of(each.name)
 
 
+def explained_keywords() -> str:
+    """Return the keyword arguments of `dpsample.release` with their help, as lines of a docstring.
+
+    >>> print(explained_keywords()[:80])
+    user               Column that identifies the user of a row. Protects users inst
+    """
+    helps = {option.name: option.help for option in all_options()}
+    helps |= _HELP_IN_PYTHON
+    names = list(ReleaseKeywords.__annotations__)
+    column = max(map(len, names)) + 2
+    lines = []
+    for name in names:
+        words = fill(
+            helps[name],
+            _DOCSTRING_WIDTH,
+            initial_indent=name.ljust(column),
+            subsequent_indent=" " * column,
+            break_on_hyphens=False,
+        )
+        lines.append(words)
+    return "\n".join(lines)
+
+
+def with_keywords(docstring: str) -> str:
+    """Put the keyword arguments of a release in the place of `{keywords}` in a docstring, as far indented."""
+    lines = []
+    for line in docstring.split("\n"):
+        before, placeholder, _ = line.partition("{keywords}")
+        lines.append(indent(explained_keywords(), before) if placeholder else line)
+    return "\n".join(lines)
+
+
 def _two_samplings() -> InvalidValue:
     return InvalidValue(
         "`sampling` cannot be combined with `size`",
@@ -433,7 +499,9 @@ def _two_samplings() -> InvalidValue:
 
 
 def _size_of(size: int | SampleSize | None) -> SampleSize | None:
-    return size if size is None or isinstance(size, SampleSize) else SampleSize(size)
+    if size is None or isinstance(size, SampleSize):
+        return size
+    return SampleSize(size)
 
 
 def kept_from(at_least: int | None, sampling: Sampling | None, size: object = None) -> Sampling:
@@ -464,7 +532,8 @@ def _discover_of(keywords: ReleaseKeywords, protects_users: bool) -> Discovers |
     bounded = keywords.get("max_keys_per_user") is not None
     if not protects_users or bounded:
         return discover
-    if keywords.get("keys") is None or not keywords.get("only_known"):
+    only_known = keywords.get("keys") is not None and keywords.get("only_known")
+    if not only_known:
         return discover or "ask"
     for name in ("discover", "count_share", "prior"):
         if keywords.get(name) is not None:

@@ -29,14 +29,12 @@ def spending_of(discovery: Discovery | None, bought: Bought) -> Iterator[Spendin
         weights = bought.size.weights
         yield Spending("sample size", "the sample size", weights.epsilon, weights.scale)
     if bought.total is not None:
-        yield Spending("total", "the total", bought.total.epsilon, bought.total.scale)
+        total = bought.total
+        yield Spending("total", "the total", total.epsilon, total.scale)
     if bought.dropped is not None:
-        yield Spending(
-            "dropped keys",
-            "the total of dropped keys",
-            bought.dropped.epsilon,
-            bought.dropped.scale,
-        )
+        dropped = bought.dropped
+        words = "the total of dropped keys"
+        yield Spending("dropped keys", words, dropped.epsilon, dropped.scale)
 
 
 def _before_discovery(discovery: Discovery) -> Iterator[Spending]:
@@ -48,7 +46,11 @@ def _before_discovery(discovery: Discovery) -> Iterator[Spending]:
         epsilon = discovery.look.epsilon
         yield Spending("look", "a look at how many keys users have", epsilon, 1 / epsilon)
     for way in discovery.filled:
-        keys = "one key" if way.keys == 1 else f"{way.keys:,} keys"
-        given = keys if way.keys == 1 else f"up to {keys}"
+        if way.keys == 1:
+            keys = "one key"
+            given = keys
+        else:
+            keys = f"{way.keys:,} keys"
+            given = f"up to {keys}"
         words = f"the number of keys that {given} of each user could fill"
         yield Spending(f"filled by {keys} of each user", words, way.epsilon, way.scale)

@@ -7,10 +7,9 @@ from typing import Any, Final
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.counts import Counts
 from dpsample.accounting.discovery import Discovery
-from dpsample.accounting.dropped import Kept
 from dpsample.accounting.known import Known
 from dpsample.accounting.parts import Part, protected_unit
-from dpsample.accounting.totals import RealizedSize, Total
+from dpsample.accounting.totals import Total
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.metadata import canonical
 from dpsample.privacy import Privacy
@@ -34,7 +33,7 @@ from dpsample.scheme.sampling import Sampling
 
 VERSION: Final = 1  # of release files
 _FILE_FIELDS: Final = ("file", "checksum", "before")  # metadata of the file, not of the release
-_FIELDS: Final = (  # of the metadata, in the order in which files have them
+_FIELDS: Final = (  # the fields of the metadata, in the order in which files have them
     "format",
     "version",
     "privacy",
@@ -57,6 +56,14 @@ _FIELDS: Final = (  # of the metadata, in the order in which files have them
     "dpsample",
 )
 _MAY_BE_NULL: Final = "grid"  # other fields are left out where they do not apply
+_UNREADABLE: Final = (  # what metadata may raise that dpsample did not write
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 def _version() -> str:
@@ -102,7 +109,8 @@ class Terms:
             raise InvalidValue(
                 "a release names its ledger entry and the version of dpsample as text", AGAIN
             )
-        object.__setattr__(self, "keys", check_keys(self.keys, self.numbers))
+        keys = check_keys(self.keys, self.numbers)
+        object.__setattr__(self, "keys", keys)  # a single name may come as text
         self.kind.check(self.keys_privacy, self.bought)
         if self.known is not None:
             check_keys(self.keys, ("known",))
@@ -135,15 +143,17 @@ class Terms:
         if self.bought.size is not None:
             yield fact(Topic.SIZE, explain_size(self.bought.size))
         if self.bought.total is not None:
-            low, high = self.bought.total.interval()
-            brief = f"{self.bought.total.value:,} (95 %: {low:,} to {high:,})"
-            yield fact(Topic.TOTAL, explain_total(self.bought.total), brief)
-        spent = explain_privacy(self.privacy, self.max_keys, self.unit)
-        yield fact(Topic.PRIVACY, spent, f"{explain_spent(self.privacy)}, for each {self.protects}")
+            yield _total_fact(self.bought.total)
+        yield self._privacy_fact()
         if self.part is not None:
             yield fact(Topic.PART, explain_part(self.part, self.max_keys), str(self.part))
         if self.ledger is not None:
             yield fact(Topic.LEDGER, f"entered as {self.ledger}")
+
+    def _privacy_fact(self) -> Fact:
+        words = explain_privacy(self.privacy, self.max_keys, self.unit)
+        brief = f"{explain_spent(self.privacy)}, for each {self.protects}"
+        return fact(Topic.PRIVACY, words, brief)
 
     @property
     def detection_threshold(self) -> int | None:
@@ -157,22 +167,26 @@ class Terms:
         """The unit of privacy, in words."""
         if self.unit == "element":
             return "element"
-        user = "user, with all of their keys"
-        if self.max_keys is not None:
-            user = f"user with up to {self.max_keys:,} key{'' if self.max_keys == 1 else 's'}"
-        return protected_unit(user, None if self.part is None else self.part.name)
+        if self.max_keys is None:
+            user = "user, with all of their keys"
+        else:
+            plural = "" if self.max_keys == 1 else "s"
+            user = f"user with up to {self.max_keys:,} key{plural}"
+        part = None if self.part is None else self.part.name
+        return protected_unit(user, part)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the release, in order."""
-        return (*self.keys, *self.numbers, *(() if self.known is None else ("known",)))
+        columns = (*self.keys, *self.numbers)
+        return columns if self.known is None else (*columns, "known")
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The columns of numbers, in order."""
         return self.kind.numbers
 
-    # ---- fields of the kind and of what was bought
+    # ---- what every kind has
 
     @property
     def unit(self) -> str:
@@ -217,29 +231,9 @@ class Terms:
     @property
     def amounts(self) -> tuple[Amount, ...]:
         """What was summed for each key, beside users."""
-        return (
-            () if self.counts is None else tuple(clipped.amount for clipped in self.counts.amounts)
-        )
-
-    @property
-    def size(self) -> RealizedSize | None:
-        """The sample size, and the private total that gave tau."""
-        return self.bought.size
-
-    @property
-    def total(self) -> Total | None:
-        """The private total of elements, or of the keys that users kept."""
-        return self.bought.total
-
-    @property
-    def dropped(self) -> Total | None:
-        """The private total of the keys of users beyond their contribution bound."""
-        return self.bought.dropped
-
-    @property
-    def kept(self) -> Kept | None:
-        """How much of their keys users kept, if that was measured."""
-        return self.bought.kept
+        if self.counts is None:
+            return ()
+        return tuple(clipped.amount for clipped in self.counts.amounts)
 
     # ---- JSON
 
@@ -256,53 +250,56 @@ class Terms:
             "part": self.part and self.part.to_json(),
             "known": self.known and self.known.to_json(),
             "dpsample": self.dpsample,
-            **self.bought.to_json(),
-            **self.kind.to_json(),
         }
+        form |= self.bought.to_json()
+        form |= self.kind.to_json()
         if self.per_key == self.privacy:
             del form["per_key"]
-        return {
-            name: form[name]
-            for name in _FIELDS
-            if form.get(name) is not None or name == _MAY_BE_NULL
-        }
+        stated = [name for name in _FIELDS if form.get(name) is not None or name == _MAY_BE_NULL]
+        return {name: form[name] for name in stated}
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Terms":
         """Read the terms out of a release's metadata; refuse metadata that `to_json` would not write."""
         try:
             terms = cls._read(form)
-            stated = {name: value for name, value in form.items() if name not in _FILE_FIELDS}
-            counted = type(form["rows"]) is int and form["rows"] >= 0
-            if counted and canonical(terms.to_json(form["rows"])) == canonical(stated):
+            if terms._wrote(form):
                 return terms
         except DpsampleError:
             raise
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            ArithmeticError,
-            RecursionError,
-        ):
+        except _UNREADABLE:
             pass
         raise InvalidValue(
             "the metadata of a release must state all of its terms, as dpsample writes them", AGAIN
         )
 
+    def _wrote(self, form: Mapping[str, Any]) -> bool:
+        """Return whether `to_json` of these terms gives this metadata, but for fields of the file."""
+        rows = form["rows"]
+        if type(rows) is not int or rows < 0:
+            return False
+        stated = {name: value for name, value in form.items() if name not in _FILE_FIELDS}
+        return canonical(self.to_json(rows)) == canonical(stated)
+
     @classmethod
     def _read(cls, form: Mapping[str, Any]) -> "Terms":
+        known = Known.from_json(form["known"]) if "known" in form else None
+        part = Part.from_json(form["part"]) if "part" in form else None
         return cls(
             privacy=Privacy.from_json(form["privacy"]),
             keys=tuple(form["keys"]),
             kind=kind_from_json(form),
             bought=Bought.from_json(form),
-            known=Known.from_json(form["known"]) if "known" in form else None,
-            part=Part.from_json(form["part"]) if "part" in form else None,
+            known=known,
+            part=part,
             ledger=form.get("ledger"),
             dpsample=form["dpsample"],
         )
+
+
+def _total_fact(total: Total) -> Fact:
+    low, high = total.interval()
+    return fact(Topic.TOTAL, explain_total(total), f"{total.value:,} (95 %: {low:,} to {high:,})")
 
 
 def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
@@ -312,11 +309,11 @@ def check_keys(keys: Iterable[str], reserved: Iterable[str]) -> tuple[str, ...]:
         raise InvalidValue(
             "a release needs at least one key column, stated by name", "name the key column"
         )
-    reserved = [name.lower() for name in reserved]
-    taken = [name for name in names if name.lower() in reserved]
+    reserved_names = [name.lower() for name in reserved]
+    taken = [repr(name) for name in names if name.lower() in reserved_names]
     if taken:
         raise InvalidValue(
-            f"a key column cannot be called {' or '.join(map(repr, taken))}, which dpsample uses itself",
+            f"a key column cannot be called {' or '.join(taken)}, which dpsample uses itself",
             "give it another name in the release, such as `key_as='name'`",
         )
     return names

@@ -256,12 +256,12 @@ class TestTotals:
         assert (made.unit, made.terms.max_keys, made.privacy) == ("user", 3, privacy)
         assert made.per_key == chosen_per_key(Privacy("0.5", 1e-3), 3)
         assert made.total is not None
-        assert made.terms.dropped is not None
+        assert made.terms.bought.dropped is not None
         assert (made.total.epsilon, made.total.sensitivity) == (Fraction(1, 4), Fraction(3))
         # the noise has scales 12 and 108: odds of a false alarm 2 exp(-25) = 3e-11 each
         sizes = [len(keys) for keys in pairs(clicks).values()]
         assert abs(float(made.total.value) - sum(min(3, n) for n in sizes)) <= 25 * 12
-        assert abs(float(made.terms.dropped.value) - sum(min(max(n - 3, 0), 27) for n in sizes)) <= 25 * 108
+        assert abs(float(made.terms.bought.dropped.value) - sum(min(max(n - 3, 0), 27) for n in sizes)) <= 25 * 108
 
     @pytest.mark.parametrize(
         ("size", "users"),
@@ -275,8 +275,8 @@ class TestTotals:
         options: dict[str, Any] = {"user": "u", "max_keys_per_user": 40} if users else {}
         frame = spark.read.parquet(f"file:{clicks}")
         made = dpsample.spark.release(frame, "k", privacy=Privacy(20, 1e-3), size=size, **options)
-        assert made.terms.size is not None
-        weights = made.terms.size.weights
+        assert made.terms.bought.size is not None
+        weights = made.terms.bought.size.weights
         # 40 keys, each rounded down by less than 2**-16; odds of a false alarm of the noise exp(-25) = 2e-11
         assert abs(float(weights.value) - truth) < 25 * float(weights.scale) + 0.001
         assert made.sampling == size.sampling(weights)
@@ -342,7 +342,7 @@ class TestCommand:
             done = self.run("release", *source, *engine, *budget, *totals, "-o", output)
             assert done.exit_code == 0, done.output
             made = dpsample.read_release(output.rstrip("/"))
-            assert made.terms.size is not None
+            assert made.terms.bought.size is not None
             assert made.total is not None
             assert made.per_key == chosen_per_key(Privacy("0.9", 1e-3), 3, all_keys=False)
             assert f"Ledger  entered as {made.terms.ledger}" in done.output

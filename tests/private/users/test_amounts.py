@@ -410,7 +410,7 @@ def test_a_release_with_amounts_by_library_and_command_line(tmp_path: Path) -> N
     pq.write_table(table, tmp_path / "d.parquet")
     drawn = dpsample.release(table, "k", user="u", privacy=Privacy(2, 1e-6), rows=4, sums={"x: y": 10})
     words = ["release", "d.parquet", "-k", "k", "--user", "u", "-e", "2", "-d", "1e-6", "-o", "out.parquet"]
-    printed = run(*words, "--rows", "4", "--sum", "x: y:10", cwd=tmp_path).stdout
+    printed = run(*words, "--rows", "4", "--sum", "x: y:10", cwd=tmp_path).stderr
     assert (
         "Summed  sums of 'x: y', from -10 to 10 for each user and key, with Gaussian noise, are sum_x: y_clipped"
         in printed

@@ -96,7 +96,7 @@ def test_clips_on_the_command_line(words: list[str], spent: Path) -> None:
     common = ["d.parquet", "-k", "k", "--user", "u", "-e", "3", "-d", "1e-6"]
     printed = run("release", *common, *words, "-o", "out.parquet", cwd=spent)
     assert printed.returncode == 0, printed.stderr
-    assert "sums of 'size', from 0 to 20 for each user and key" in printed.stdout
+    assert "sums of 'size', from 0 to 20 for each user and key" in printed.stderr
     assert read_release(spent / "out.parquet").terms.amounts == amounts_of(None, {"size": (0, 20), "in:out": (-5, 8)})
 
 

@@ -114,7 +114,7 @@ def content_of(
     """Compute the content. The arguments are those of `make_report`."""
     terms, threshold = release.terms, release.terms.detection_threshold
     has_numbers = not terms.keys_only
-    has_total = has_numbers and terms.total is not None
+    has_total = has_numbers and terms.bought.total is not None
     known_among_others = (
         terms.known is not None and terms.grid is not None
     )  # these have no quantiles and no remainder

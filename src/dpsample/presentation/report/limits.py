@@ -28,8 +28,8 @@ def limits_section(content: Content) -> Markup:
         )
     lines = [sentence(explain_reporting(terms)), *_user_limits(content), missing, _sums(content)]
     parts = [tag("ul", *(tag("li", line) for line in lines))]
-    if terms.total is not None:
-        parts += _total(content, terms.total)
+    if terms.bought.total is not None:
+        parts += _total(content, terms.bought.total)
     return join(parts)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue, attempt
 from dpsample.exact import Number
-from dpsample.files import PathLike, read_table, write_table
+from dpsample.files import PathLike, Rows, read_table, write_table
 from dpsample.files.atomic_file import locked
 from dpsample.files.metadata import format_of, resolved
 from dpsample.files.reading import metadata_of
@@ -347,8 +347,7 @@ class Stream:
             metadata = {**sample.metadata, "stream": state}
             write_table(
                 path,
-                table.to_batches(),
-                table.schema,
+                Rows(table.to_batches(), table.schema),
                 metadata,
                 force=replaces,
                 format=form,

@@ -13,6 +13,7 @@ from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
 from dpsample.release.explain import explain_amount, explain_counts
 from dpsample.release.facts import Fact, Topic, fact
+from dpsample.release.keys_proof import KeysProof, prove_users
 from dpsample.release.kinds.kind import (
     AGAIN,
     GIVEN_FREQUENCY,
@@ -21,6 +22,7 @@ from dpsample.release.kinds.kind import (
     drawn_from_json,
     found_facts,
 )
+from dpsample.release.stated import check_discovered
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
@@ -63,6 +65,12 @@ class Counted(Drawn):
                 "counted users are not sampled and have no contribution bound", AGAIN
             )
 
+    def check_stated(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
+        check_discovered(self.discovery, self.counts, self.per_key, left, bought)
+
+    def prove(self, left: Privacy) -> KeysProof:  # noqa: D102
+        return prove_users(self.discovery, self.per_key, self.counts, left)
+
     def check_known(self, known: Known) -> None:  # noqa: D102
         check_not_sampled(self.sampling)
         if known.added is not None:
@@ -89,19 +97,26 @@ class Counted(Drawn):
             yield fact(Topic.SUMMED, explain_amount(clipped))
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
-        stages = {"discovery": self.discovery.to_json(), "counts": self.counts.to_json()}
-        return {**self._drawn_to_json(None, keys_only=False), **stages}
+        form = self._drawn_to_json(None, keys_only=False)
+        form["discovery"] = self.discovery.to_json()
+        form["counts"] = self.counts.to_json()
+        return form
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Counted":
         """Read the kind back from the metadata of a release."""
-        discovery, counts = Discovery.from_json(form["discovery"]), Counts.from_json(form["counts"])
-        return cls(*drawn_from_json(form), discovery, counts)
+        sampling, per_key = drawn_from_json(form)
+        discovery = Discovery.from_json(form["discovery"])
+        counts = Counts.from_json(form["counts"])
+        return cls(sampling, per_key, discovery, counts)
 
 
 def count_columns(amounts: Iterable[Amount] = ()) -> tuple[str, ...]:
     """Return the columns of numbers of a release of counted users, with the columns of these amounts."""
-    return (*COUNT_COLUMNS, *(name for amount in amounts for name in amount.columns))
+    columns = [*COUNT_COLUMNS]
+    for amount in amounts:
+        columns += amount.columns
+    return tuple(columns)
 
 
 def check_discovery(sampling: Sampling, per_key: PerKey) -> None:

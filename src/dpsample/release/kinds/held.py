@@ -8,6 +8,7 @@ from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
 from dpsample.release.facts import Fact
+from dpsample.release.keys_proof import KeysProof, prove_keys
 from dpsample.release.kinds.kind import (
     AGAIN,
     Drawn,
@@ -17,6 +18,7 @@ from dpsample.release.kinds.kind import (
     tokens_fact,
 )
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS, check_dropped
+from dpsample.release.stated import check_totals
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.per_key import PerKey
 
@@ -49,6 +51,12 @@ class Held(Drawn):
     def check(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
         check_adds_up(self.per_key, None, left, keys_only=False)
         check_dropped(bought, None)
+
+    def check_stated(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
+        check_totals(bought, None, self.unit)
+
+    def prove(self, left: Privacy) -> KeysProof:  # noqa: D102
+        return prove_keys(self.per_key, None, left)
 
     @property
     def contents(self) -> str:  # noqa: D102

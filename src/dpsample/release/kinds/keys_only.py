@@ -10,6 +10,7 @@ from dpsample.errors import InvalidValue
 from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
 from dpsample.release.facts import Fact
+from dpsample.release.keys_proof import KeysProof, prove_keys, prove_users
 from dpsample.release.kinds.counted import Counted, check_discovery
 from dpsample.release.kinds.held import check_held
 from dpsample.release.kinds.kind import (
@@ -24,6 +25,7 @@ from dpsample.release.kinds.kind import (
     sampled_fact,
 )
 from dpsample.release.kinds.tokens import check_dropped
+from dpsample.release.stated import check_discovered, check_totals
 from dpsample.scheme.holding import SampleAndHold
 
 
@@ -70,6 +72,17 @@ class KeysOnly(Drawn):
                 "discovered keys are not sampled, so they have no sample size", AGAIN
             )
 
+    def check_stated(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
+        if self.discovery is None:
+            check_totals(bought, self.max_keys, self.unit)
+        else:
+            check_discovered(self.discovery, None, self.per_key, left, bought)
+
+    def prove(self, left: Privacy) -> KeysProof:  # noqa: D102
+        if self.discovery is None:
+            return prove_keys(self.per_key, self.max_keys, left)
+        return prove_users(self.discovery, self.per_key, None, left)
+
     @property
     def frequency(self) -> str:  # noqa: D102
         if self.discovery is not None:
@@ -92,14 +105,14 @@ class KeysOnly(Drawn):
         return Counted(self.sampling, self.per_key, self.discovery, counts)
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
-        found = {
-            "max_keys_per_user": self.max_keys,
-            "discovery": self.discovery and self.discovery.to_json(),
-        }
-        return {**self._drawn_to_json(None, keys_only=True), **found}
+        form = self._drawn_to_json(None, keys_only=True)
+        form["max_keys_per_user"] = self.max_keys
+        form["discovery"] = self.discovery and self.discovery.to_json()
+        return form
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "KeysOnly":
         """Read the kind back from the metadata of a release."""
         discovery = Discovery.from_json(form["discovery"]) if "discovery" in form else None
-        return cls(*drawn_from_json(form), form.get("max_keys_per_user"), discovery)
+        sampling, per_key = drawn_from_json(form)
+        return cls(sampling, per_key, form.get("max_keys_per_user"), discovery)

@@ -20,6 +20,7 @@ from dpsample.release.explain import (
     explain_tokens,
 )
 from dpsample.release.facts import Fact, Topic, fact
+from dpsample.release.keys_proof import KeysProof
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey, per_key_from_json
@@ -66,6 +67,17 @@ class Drawn(ABC):
         That the terms are private takes longer to prove, and is proved in `release.proof`.
         """
 
+    @abstractmethod
+    def check_stated(self, left: Privacy, bought: Bought) -> None:
+        """Refuse totals and noise that are not what would be drawn for this kind, to which the privacy `left` is left.
+
+        What is refused is a `PrivacyViolation`. It is quick, and part of the proof.
+        """
+
+    @abstractmethod
+    def prove(self, left: Privacy) -> KeysProof:
+        """Prove that all keys of one element or user together spend no more than `left`, or raise PrivacyViolation."""
+
     def check_known(self, known: Known) -> None:
         """Refuse known keys if this kind cannot have them."""
         raise InvalidValue(
@@ -96,8 +108,12 @@ class Drawn(ABC):
         """Return the part of the metadata that depends on the kind."""
 
     def _drawn_to_json(self, grid: int | None, keys_only: bool) -> dict[str, Any]:
-        sampling, per_key = self.sampling.to_json(), self.per_key.to_json()
-        return {"sampling": sampling, "per_key": per_key, "grid": grid, "keys_only": keys_only}
+        return {
+            "sampling": self.sampling.to_json(),
+            "per_key": self.per_key.to_json(),
+            "grid": grid,
+            "keys_only": keys_only,
+        }
 
 
 def sampled_fact(sampling: Sampling) -> Fact:
@@ -119,9 +135,9 @@ def found_facts(discovery: Discovery, keys: int | None) -> Iterator[Fact]:
 
 def drawn_from_json(form: Mapping[str, Any]) -> tuple[Sampling, PerKey]:
     """Read the sampling scheme and the privacy of each key, which is all of the privacy unless it is stated."""
-    return Sampling.from_json(form["sampling"]), per_key_from_json(
-        form.get("per_key", form["privacy"])
-    )
+    sampling = Sampling.from_json(form["sampling"])
+    per_key = per_key_from_json(form.get("per_key", form["privacy"]))
+    return sampling, per_key
 
 
 def check_bound(max_keys: int | None) -> int | None:
@@ -149,6 +165,7 @@ def check_adds_up(per_key: PerKey, max_keys: int | None, left: Privacy, keys_onl
 
 
 def _adds_up(per_key: PerKey, max_keys: int | None, left: Privacy, keys_only: bool) -> bool:
+    """Whether a key of privacy `per_key`, or up to `max_keys` of them, may have the privacy `left`, at first sight."""
     if left.definition is not None:
         return _within_definition(per_key, max_keys or 1, left)
     match per_key:

@@ -10,6 +10,7 @@ from dpsample.privacy import Privacy
 from dpsample.release.bought import Bought
 from dpsample.release.explain import explain_kept
 from dpsample.release.facts import Fact, Topic, fact
+from dpsample.release.keys_proof import KeysProof, prove_keys
 from dpsample.release.kinds.kind import (
     AGAIN,
     KEPT_FREQUENCY,
@@ -21,10 +22,11 @@ from dpsample.release.kinds.kind import (
     sampled_fact,
     tokens_fact,
 )
+from dpsample.release.stated import check_totals
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.tokens import check_grid
 
-TOKEN_COLUMNS: Final = ("estimate", "low", "high", "token")  # all but the last follow from it
+TOKEN_COLUMNS: Final = ("estimate", "low", "high", "token")  # the first three follow from the token
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class Tokens(Drawn):
         check_adds_up(self.per_key, self.max_keys, left, keys_only=False)
         check_dropped(bought, self.max_keys)
 
+    def check_stated(self, left: Privacy, bought: Bought) -> None:  # noqa: D102
+        check_totals(bought, self.max_keys, self.unit)
+
+    def prove(self, left: Privacy) -> KeysProof:  # noqa: D102
+        return prove_keys(self.per_key, self.max_keys, left)
+
     def check_known(self, known: Known) -> None:  # noqa: D102
         check_not_sampled(self.sampling)
         if known.added is None:
@@ -84,8 +92,9 @@ class Tokens(Drawn):
         yield sampled_fact(self.sampling)
         yield tokens_fact(self.grid)
         if self.max_keys is not None:
-            brief = f"of the keys that users kept: {bought.kept or 'too low where users have more keys'}"
-            yield fact(Topic.KEPT, explain_kept(self.max_keys, bought.kept), f"numbers are {brief}")
+            share = bought.kept or "too low where users have more keys"
+            brief = f"numbers are of the keys that users kept: {share}"
+            yield fact(Topic.KEPT, explain_kept(self.max_keys, bought.kept), brief)
 
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         return {
@@ -96,7 +105,8 @@ class Tokens(Drawn):
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "Tokens":
         """Read the kind back from the metadata of a release."""
-        return cls(*drawn_from_json(form), form["grid"], form.get("max_keys_per_user"))
+        sampling, per_key = drawn_from_json(form)
+        return cls(sampling, per_key, form["grid"], form.get("max_keys_per_user"))
 
 
 def check_dropped(bought: Bought, max_keys: int | None) -> None:

@@ -7,31 +7,31 @@ with this package. It reads the integers that tokens are drawn from, and accepts
 import shutil
 import subprocess
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dpsample.accounting.user_proof import UsersCertificate
 from dpsample.errors import InvalidValue, PrivacyViolation, SystemFailure
-from dpsample.privacy import Privacy
 from dpsample.release.proof import Proof
 from dpsample.scheme.certificate_text import certificate_lines, repeats
 from dpsample.scheme.certify import Certificate
 
 PROGRAM = "dpsample-checker"
-_BUILT = (
-    Path(__file__).parents[4] / "proofs" / "build" / PROGRAM
-)  # where the package runs from its source
+_BUILT = Path(__file__).parents[4] / "proofs" / "build" / PROGRAM  # in the source of the package
 
 
 @dataclass(frozen=True)
 class IndependentCheck:
-    """What the checker accepted: pairs of neighbouring rows, and whether these are all that there are."""
+    """What the checker accepted: pairs of neighbouring rows, and whether these are all that there are.
+
+    totals  whether the release has totals as well, of which the checker knows nothing
+    units   whether the rows are those of units that users gave, which another theorem is about
+    """
 
     certificate: Certificate
-    totals: bool  # whether the release has totals as well, of which the checker knows nothing
-    units: bool = (
-        False  # whether the rows are those of units that users gave, which another theorem is about
-    )
+    totals: bool
+    units: bool = False
 
     @property
     def complete(self) -> bool:
@@ -43,14 +43,14 @@ class IndependentCheck:
         return {"accepted": True, "pairs": self.certificate.pairs, "complete": self.complete}
 
     def __str__(self) -> str:
-        covered = f"{self.certificate.pairs} pairs of neighbouring rows"
-        lines = [
-            f"Checker:   accepts {covered}{', and all rows above' if self.complete else ''} (docs/proofs.md)"
-        ]
-        if not self.complete:
-            lines.append(
-                "           other frequencies are not covered by it, but by the proof below"
-            )
+        accepted = f"Checker:   accepts {self.certificate.pairs} pairs of neighbouring rows"
+        if self.complete:
+            lines = [f"{accepted}, and all rows above (docs/proofs.md)"]
+        else:
+            lines = [
+                f"{accepted} (docs/proofs.md)",
+                "           other frequencies are not covered by it, but by the proof below",
+            ]
         if self.units:
             lines.append(
                 "           that a user gives one unit is not covered by it, but by proofs/Assignment.v"
@@ -63,10 +63,8 @@ class IndependentCheck:
 def covered_certificate(proof: Proof) -> Certificate:
     """Return the certificate that the checker can read; refuse a proof that rests on more than neighbouring rows."""
     scheme = proof.scheme
-    one_row_changes = (
-        proof.max_keys in (None, 1) and proof.per_key == proof.keys and not _counts_users(proof)
-    )
-    if isinstance(scheme, Certificate) and one_row_changes:
+    one_key = proof.max_keys in (None, 1) and proof.per_key == proof.keys
+    if isinstance(scheme, Certificate) and one_key and not _counts_users(proof):
         return scheme
     if scheme is None:
         found = "a scheme whose tau is not known yet"
@@ -85,18 +83,22 @@ def covered_certificate(proof: Proof) -> Certificate:
 
 
 def _counts_users(proof: Proof) -> bool:
-    """Whether users were counted in a stage of its own: then the rows are not what the numbers were drawn from."""
-    return isinstance(proof.composition, UsersCertificate) and bool(proof.composition.stages)
+    """Return whether users were counted in a stage of its own: the rows of the scheme say nothing of that."""
+    if not isinstance(proof.composition, UsersCertificate):
+        return False
+    return bool(proof.composition.stages)
 
 
 def find_checker(named: str | None = None) -> str:
     """Return the path of the checker: the one that is named, or the one on PATH, or the one that was built here."""
-    candidates = (named,) if named is not None else (PROGRAM, str(_BUILT))
+    candidates = (PROGRAM, str(_BUILT)) if named is None else (named,)
     for candidate in candidates:
-        if (path := shutil.which(candidate)) is not None:
+        path = shutil.which(candidate)
+        if path is not None:
             return path
+    missing = f"{PROGRAM} on PATH" if named is None else named
     raise InvalidValue(
-        f"the independent check needs its program, and there is no {named or PROGRAM + ' on PATH'}",
+        f"the independent check needs its program, and there is no {missing}",
         "build it from the source with `make proofs`, and name it by --checker or DPSAMPLE_CHECKER",
     )
 
@@ -133,17 +135,20 @@ def check_independently(proof: Proof, program: str) -> IndependentCheck:
             f"the independent checker ended with exit code {answer.returncode} and {said!r}, and accepted nothing",
             "build it anew with `make proofs`",
         )
-    return IndependentCheck(
-        certificate, bool(proof.bought), isinstance(proof.composition, UsersCertificate)
-    )
+    gives_units = isinstance(proof.composition, UsersCertificate)
+    return IndependentCheck(certificate, bool(proof.bought), gives_units)
 
 
 def _expected(certificate: Certificate) -> str:
-    """The line by which the checker accepts these integers."""
-    privacy: Privacy = certificate.privacy
-    epsilon = "{}/{}".format(*privacy.epsilon.as_integer_ratio())
-    delta = "{}/{}".format(*privacy.delta.as_integer_ratio())
+    """Return the line by which the checker accepts these integers."""
+    privacy = certificate.privacy
+    epsilon = _ratio(privacy.epsilon)
+    delta = _ratio(privacy.delta)
     spans = [f"{span.start}-{span.stop - 1}" for span in certificate.checked]
     frequencies = " ".join(spans)
     above = " and all above" if repeats(certificate) else ""
     return f"accepted: epsilon {epsilon}, delta {delta}, frequencies {frequencies}{above}"
+
+
+def _ratio(number: Fraction) -> str:
+    return f"{number.numerator}/{number.denominator}"

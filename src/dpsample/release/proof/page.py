@@ -13,6 +13,7 @@ from dpsample.accounting.parts import Part
 from dpsample.accounting.user_proof import UsersCertificate
 from dpsample.definitions import Definition
 from dpsample.exact import text
+from dpsample.privacy import Privacy
 from dpsample.release.explain import (
     VOUCHED_BY,
     explain_protected,
@@ -33,23 +34,12 @@ def proof_page(proof: "Proof", about: Sequence[str] = (), part: Part | None = No
     """Return the page of a proof; `about` are lines that say which file or plan it is about."""
     missing = not_proved(proof, part)
     numbered = [_hanging(f"  {n}. ", words) for n, words in enumerate(missing, 1)]
-    return "\n".join(
-        [
-            verdict(proof, part),
-            _vouched(proof),
-            *about,
-            "",
-            "Not proved:",
-            *numbered,
-            "",
-            *_for_people(proof),
-            "",
-            "For statisticians:",
-            *_for_statisticians(proof),
-            "",
-            "Reviewed:  ____________________  Date: ____________",
-        ]
-    )
+    lines = [verdict(proof, part), _vouched(proof), *about, ""]
+    lines += ["Not proved:", *numbered, ""]
+    lines += [*_for_people(proof), ""]
+    lines += ["For statisticians:", *_for_statisticians(proof), ""]
+    lines.append("Reviewed:  ____________________  Date: ____________")
+    return "\n".join(lines)
 
 
 def verdict(proof: "Proof", part: Part | None = None) -> str:
@@ -106,7 +96,7 @@ def not_proved(proof: "Proof", part: Part | None = None) -> list[str]:
 
 
 def _amount(proof: "Proof") -> str:
-    """What was proved: (epsilon, delta), and the definition that it follows from."""
+    """Return what was proved: (epsilon, delta), and the definition that it follows from."""
     privacy = proof.privacy
     pair = f"({text(privacy.epsilon)}, {text(privacy.delta)})"
     if privacy.definition is None:
@@ -115,13 +105,13 @@ def _amount(proof: "Proof") -> str:
 
 
 def _vouched(proof: "Proof") -> str:
-    """What the verdict is about: terms, and not how a file came to be."""
+    """State that the verdict is about the terms, and not about how the file was made."""
     proved = "proved private" if proof.complete else "proved private in part"
     return sentence(f"the stated terms are {proved}; {VOUCHED_BY}")
 
 
 def _for_people(proof: "Proof") -> list[str]:
-    """Whom the terms protect, how strongly, what was spent on what, and how keys were chosen."""
+    """Return whom the terms protect, how strongly, what was spent on what, and how keys were chosen."""
     _, guess, _ = explain_strength(proof.privacy, proof.unit)
     lines = [
         f"Protected: {explain_protected(proof.max_keys, proof.unit)}",
@@ -141,21 +131,25 @@ def _for_people(proof: "Proof") -> list[str]:
 
 
 def _spent(proof: "Proof") -> list[str]:
-    """What was spent, and on what."""
+    """Return what was spent, and on what."""
     definition = proof.privacy.definition
     if definition is None:
-        spent = f"epsilon {text(proof.privacy.epsilon)}, delta {text(proof.privacy.delta)}"
-        keys = f"epsilon {text(proof.keys.epsilon)}, delta {text(proof.keys.delta)}"
+        lines = [f"Spent:     {_pair(proof.privacy)}", f"  keys: {_pair(proof.keys)}"]
     else:
-        spent = str(proof.privacy)
         keys = f"{proof.keys.definition}, outside of delta {text(proof.keys.aside)}"
-    lines = [f"Spent:     {spent}", f"  keys: {keys}"]
+        lines = [f"Spent:     {proof.privacy}", f"  keys: {keys}"]
     for spending in proof.bought:
-        cost = "" if definition is None else f", {definition.cost_in_words(spending.epsilon)}"
-        lines.append(f"  {spending.name}: epsilon {text(spending.epsilon)}, delta 0{cost}")
+        line = f"  {spending.name}: epsilon {text(spending.epsilon)}, delta 0"
+        if definition is not None:
+            line += f", {definition.cost_in_words(spending.epsilon)}"
+        lines.append(line)
     if proof.bought:
         lines.append(f"  these add up to {_sum_in_words(definition)}")
     return lines
+
+
+def _pair(privacy: Privacy) -> str:
+    return f"epsilon {text(privacy.epsilon)}, delta {text(privacy.delta)}"
 
 
 def _sum_in_words(definition: Definition | None) -> str:
@@ -163,7 +157,7 @@ def _sum_in_words(definition: Definition | None) -> str:
 
 
 def _known(proof: "Proof") -> str:
-    """Why known keys are as private as others."""
+    """State why known keys are as private as others."""
     assert proof.known is not None
     if proof.known.added is None:
         return f"{proof.known}: counted with the others, by the same noise"
@@ -171,16 +165,11 @@ def _known(proof: "Proof") -> str:
 
 
 def _for_statisticians(proof: "Proof") -> list[str]:
-    """The certificates of the scheme and of the composition, the noise of totals, and the Rényi divergences."""
+    """Return the certificates of the scheme and of the composition, the noise of totals, and Rényi divergences."""
     lines: list[str] = []
-    drawn = (
-        not isinstance(proof.composition, UsersCertificate)
-        or proof.composition.discovery.method != "none"
-    )
-    if proof.scheme is not None and drawn:
-        lines.append(
-            _in_words(str(proof.scheme).replace(str(proof.scheme.sampling), "this scheme"))
-        )
+    if proof.scheme is not None and _draws_keys(proof):
+        scheme = str(proof.scheme).replace(str(proof.scheme.sampling), "this scheme")
+        lines.append(_in_words(scheme))
     for spending in proof.bought:
         if spending.scale is not None:
             lines.append(f"{spending.name}: discrete Laplace noise of scale {text(spending.scale)}")
@@ -192,6 +181,13 @@ def _for_statisticians(proof: "Proof") -> list[str]:
         also = f"rho-zCDP with rho = {text(zcdp.value)}, mu-GDP with mu = {text(gdp.value)}"
         lines.append(f"Also:      {also}, outside of delta")
     return [*lines, f"Curve:     {proof.curve}", f"           {_tightness(proof)}"]
+
+
+def _draws_keys(proof: "Proof") -> bool:
+    """Return whether keys are drawn by the scheme, rather than all known."""
+    if isinstance(proof.composition, UsersCertificate):
+        return proof.composition.discovery.method != "none"
+    return True
 
 
 def _tightness(proof: "Proof") -> str:

@@ -20,6 +20,7 @@ from dpsample.answers.release import Release
 from dpsample.errors import SystemFailure
 from dpsample.files import (
     PathLike,
+    Rows,
     atomic_folder,
     check_folder,
     check_not_input,
@@ -128,8 +129,7 @@ def _write_folder(folder: PathLike, release: Release) -> None:
             rows = release.table.slice(start, _PART)
             counts[_name(part)] = write_table(
                 target / _name(part),
-                rows.to_batches(),
-                schema,
+                Rows(rows.to_batches(), schema),
                 {"format": "dpsample part", "version": 1},
                 force=True,
             )
@@ -434,16 +434,14 @@ def _write(folder: str, drawn: pa.Schema, columns: pa.Schema, terms: Terms) -> K
                 for start, end in pairwise(edges):
                     yield int(part[start]), rows.slice(start, end - start)
 
+        check = partial(checked_rows, terms=terms)
         for part, group in groupby(
             (piece for piece in pieces() if piece[1].num_rows), key=itemgetter(0)
         ):
             count = write_table(
                 Path(folder, _name(part)),
-                (piece for _, piece in group),
-                columns,
+                Rows((piece for _, piece in group), columns, drawn, check),
                 {"format": "dpsample part", "version": 1},
-                given=drawn,
-                check=partial(checked_rows, terms=terms),
                 force=True,
             )
             yield pa.record_batch(
