@@ -153,7 +153,7 @@ def sanitize(
     with Spark(partitions=partitions) as engine:
         counting = Counting(request.source, check_source(engine, request), sampling, sampled=True)
         with reserve(ledger, replace(request.charge(IN_MEMORY), sample=identity)) as payment:
-            budget, keys = request.setting.budget, request.source.key
+            budget, keys = request.options.budget, request.source.key
             terms = terms_of(budget, sampling, keys, keys_only, grid, part=request.part)
             release = Job(engine, counting, engine.new_coins()).release(
                 replace(terms, ledger=payment.hash), payment

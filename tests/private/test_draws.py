@@ -35,8 +35,8 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.noise.noisy_total: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.users.look.look_at: fresh": (1, (OWN, REACHES)),
     "private.users.look.look_at: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
-    "private.users.choose.compare_filled: fresh": (1, (OWN, REACHES)),
-    "private.users.choose.compare_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
+    "private.users.choose.buy_filled: fresh": (1, (OWN, REACHES)),
+    "private.users.choose.buy_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.users.parts.Noisy.published: fresh": (1, (OWN, REACHES)),
     "private.users.parts.Noisy.published: from_table": (1, (OWN, REACHES, TABLE)),
     # which keys users keep, and which are sampled and reported, with which token
