@@ -56,7 +56,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     ),
     "private.draw._keys_of_picked_elements: Secret": (1, (SOFT_CAP,)),
     "private.sanitizer.picked_elements: for_keys": (1, (SOFT_CAP,)),
-    "private.draw.sanitize_batches: for_keys": (
+    "private.draw.sanitize_batches.reported: for_keys": (
         1,
         (STREAMS, INTEGERS, "scheme/test_held.py::test_noise_is_drawn_from_the_integers"),
     ),
@@ -73,7 +73,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
         1,
         ("private/stream/test_stream.py::test_each_element_has_a_word_of_its_own",),
     ),
-    "private.stream.queries.QueryStream.coins: Secret": (
+    "private.stream.stream.Stream._coins_of_batch: Secret": (
         1,
         ("private/stream/test_stream.py::test_a_batch_of_a_query_counts_once",),
     ),

@@ -38,8 +38,8 @@ def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Itera
     held: pa.RecordBatch | None = None
     held_words = np.zeros(0, np.uint64)
     for piece in _pieces(batches):
-        fresh = coins.first(piece.num_rows) >> np.uint64(64 - _COIN_BITS)
-        words = np.append(held_words, fresh)
+        fresh = coins.first(piece.num_rows)
+        words = np.append(held_words, fresh >> np.uint64(64 - _COIN_BITS))
         batch = piece if held is None else _together(held, piece)
         kept, is_last_user = _kept_rows(batch, words, limit)
         held = batch.take(pa.array(kept[is_last_user]))

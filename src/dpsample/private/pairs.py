@@ -57,7 +57,8 @@ def kept_rows(begins: Flags, most: int, words: Words) -> Ints:
     # the 32 highest bits of a word, times the number of rows, over 2**32: a uniform row of the user
     high_bits = words >> np.uint64(32)
     scaled = high_bits * lengths.astype(np.uint64)
-    first = starts + (scaled >> np.uint64(32)).astype(np.int64)
+    offset = scaled >> np.uint64(32)
+    first = starts + offset.astype(np.int64)
     user = numbered(begins) - 1
     place = np.arange(len(begins)) - first[user]
     before_first = place < 0  # these rows follow the user's last one

@@ -79,7 +79,8 @@ def picked(n: int, sampling: Sampling, coins: Coins) -> Rows:
     """
     words = coins.first(n)
     # words are compared as integers, so that an element costs one comparison
-    cut = float(sampling.q([1])[0]) * 2.0**64
+    [q_of_one] = sampling.q([1]).tolist()
+    cut = q_of_one * 2.0**64
     surely_picked = int(cut * (1 - _CLOSE)) - _WORDS
     never_picked = int(cut * (1 + _CLOSE)) + _WORDS
     rows = np.flatnonzero(words < np.uint64(min(never_picked, 2**64 - 1)))

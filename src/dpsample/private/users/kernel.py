@@ -97,8 +97,9 @@ def all_sums(weighing: Weighing, amounts: Sequence[Amount] = ()) -> Kernel:
             users = UserRows.of(starts, places)
             scaled = _scaled(weighing, tail_squares, users)
             clipped = _clipped(weighing, tail, users)
+            lost = np.floor(clipped.lost).astype(np.int64)
             np.add.at(counts, places, scaled >> SCALE_BITS)
-            np.add.at(counts, clipped.groups, np.floor(clipped.lost).astype(np.int64))
+            np.add.at(counts, clipped.groups, lost)
             if not amounts:
                 continue
             marks, *values = more
@@ -126,8 +127,9 @@ def _clipped(weighing: Weighing, tail: Floats, users: UserRows) -> Clipped:
     clip = weighing.clip
     lengths = np.add.reduceat(tail[users.places], users.starts)  # squared, of each user
     long = np.flatnonzero(lengths > clip.square)
-    taken = 1 - np.sqrt(clip.square / lengths[long])
-    counted = clip.lost / lengths[long]  # of longer users no more is counted
+    squares = lengths[long]
+    taken = 1 - np.sqrt(clip.square / squares)
+    counted = clip.lost / squares  # of longer users no more is counted
     shares = np.minimum(taken, counted)
 
     rows = users.rows(long)

@@ -65,16 +65,19 @@ class Lengths:
     @property
     def ends(self) -> Floats:
         """The largest squared length of each row."""
-        return np.ldexp(self.base, np.arange(len(self.users))).astype(np.float64)
+        doublings = np.arange(len(self.users))
+        return np.ldexp(self.base, doublings).astype(np.float64)
 
     @cached_property
     def total(self) -> float:
         """The sum of squared lengths over all users."""
-        return max(float(self.users @ self.middles), self.base)
+        lengths = self.users @ self.middles
+        return max(float(lengths), self.base)
 
     def lost_each(self, square: float) -> Floats:
         """Return what clipping at `square` takes from the squared length of a user of each row."""
-        shares: Floats = np.maximum(0, 1 - np.sqrt(square / self.middles))
+        factors = np.sqrt(square / self.middles)
+        shares: Floats = np.maximum(0, 1 - factors)
         return self.middles * shares
 
     def share_lost(self, square: float) -> float:
@@ -187,8 +190,9 @@ def best_clip(lengths: Lengths, errors: ClipErrors, shortest: float = 0.0) -> Cl
 
     All pairs of both are tried; the pair of least variance is taken.
     """
-    steps = np.arange((len(lengths.users) - 1) * _STEPS + 1) / _STEPS
-    squares = np.unique(np.maximum(lengths.base * 2**steps, shortest))
+    most_doublings = len(lengths.users) - 1
+    doublings = np.arange(most_doublings * _STEPS + 1) / _STEPS
+    squares = np.unique(np.maximum(lengths.base * 2**doublings, shortest))
     candidates = []
     for square in squares.tolist():
         ends = np.unique(np.maximum(lengths.ends, square))

@@ -130,7 +130,8 @@ def groups_of(popularity: Floats, head: Flags, groups: int) -> Ints:
 
 def weighing_of(popularity: Floats, head: Flags, clip: Clip, few: FewKeys, length: int) -> Weighing:
     """Return whole weights in proportion to 1 / sqrt(n), for vectors of this length; keys may leave the head."""
-    of_head = float((1 / popularity[head]).sum())
+    squares_of_head = 1 / popularity[head]
+    of_head = float(squares_of_head.sum())
     weights = _weights(popularity, length, clip.square + of_head)
     squares = weights**2
     bound_of_head = int(length**2 * _HEAD_OF_BOUND)
