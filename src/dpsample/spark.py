@@ -157,7 +157,7 @@ def sanitize(
         columns = check_source(engine, request)
         counting = Counting(request.source, columns, sampling, sampled=True)
         with reserve(ledger, replace(request.charge(IN_MEMORY), sample=identity)) as payment:
-            budget = request.setting.budget
+            budget = request.options.budget
             keys = request.source.key
             terms = terms_of(budget, sampling, keys, keys_only, grid, part=request.part)
             terms_in_ledger = replace(terms, ledger=payment.hash)

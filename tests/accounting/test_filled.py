@@ -156,7 +156,7 @@ def test_each_number_has_noise_for_what_a_user_changes(monkeypatch: pytest.Monke
     with DuckDB(threads=1) as engine:
         coins = GivenCoins(np.arange(100, dtype=np.uint64))
         given = engine.assigned(Source(table_of(*users), "key", user="user"), 10, coins, keep_pairs=True)
-        one, many = choose.compare_filled(engine, given, 8, budget, KeepAll(), coins)
+        one, many = choose.buy_filled(engine, given, 8, budget, KeepAll(), coins)
     shares = [FILLED_SHARE * part for part in FILLED_PARTS]
     assert [way.epsilon for way in (one, many)] == shares  # of epsilon 1
     assert scales == [1 / shares[0], 8 / shares[1]] == [one.scale, many.scale]

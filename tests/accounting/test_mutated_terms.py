@@ -17,7 +17,7 @@ from dpsample import KeepAll, Ppswor, Priority, Privacy, SampleSize
 from dpsample.accounting.budget import Budget
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, PrivacyWarning
-from dpsample.private.tokens import terms_of
+from dpsample.private.tokens import kind_of, terms_of
 from dpsample.release.bought import Bought
 from dpsample.release.proof import proof
 from dpsample.release.terms import Terms
@@ -47,7 +47,8 @@ def sized(budget: Budget, size: SampleSize, value: int) -> Terms:
     """The terms of a sample of a chosen size."""
     weights = Total(0, budget.spent_on(size.share), size.sensitivity * budget.changes, size.unit)
     weights = Total(value * size.unit if size.unit < 1 else value, weights.epsilon, weights.sensitivity, size.unit)
-    return terms_of(budget, size.sampling(weights), ["key"], bought=Bought(RealizedSize(size.size, weights)))
+    kind = kind_of(budget, size.sampling(weights), keys_only=False, grid=None)
+    return Terms(budget.privacy, ("key",), kind, Bought(RealizedSize(size.size, weights)))
 
 
 def planned() -> dict[str, dict[str, Any]]:

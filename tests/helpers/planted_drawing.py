@@ -84,15 +84,15 @@ NOISE = [
     Bug(
         "no noise on what is filled",
         "private/users/choose.py",
-        "units=units + discrete_laplace(way.scale, drawn)",
-        "units=units + 0 * discrete_laplace(way.scale, drawn)",
+        "noise = discrete_laplace(way.scale, drawn)",
+        "noise = 0 * discrete_laplace(way.scale, drawn)",
         (REACHES,),
     ),
     Bug(
         "what many keys fill has noise for one key",
         "private/users/choose.py",
-        "units=units + discrete_laplace(way.scale, drawn)",
-        "units=units + discrete_laplace(1 / way.epsilon, drawn)",
+        "noise = discrete_laplace(way.scale, drawn)",
+        "noise = discrete_laplace(1 / way.epsilon, drawn)",
         (DRAWS,),
     ),
     Bug(
@@ -112,8 +112,8 @@ NOISE = [
     Bug(
         "a total of dropped keys has the noise of one that counts each",
         "private/totals.py",
-        "beyond, share, Fraction(TIMES))",
-        "beyond, share)",
+        "dropped, share, Fraction(TIMES))",
+        "dropped, share)",
         (TOTALS,),
     ),
     Bug(
@@ -126,8 +126,8 @@ NOISE = [
     Bug(
         "tau follows from the true number of elements",
         "private/totals.py",
-        "Sized(size.sampling(bought), ",
-        "Sized(size.sampling(__import__('dataclasses').replace(bought, value=weights * size.unit)), ",
+        "ChosenSampling(size.sampling(bought), ",
+        "ChosenSampling(size.sampling(__import__('dataclasses').replace(bought, value=weights * size.unit)), ",
         ("private/test_noises.py::test_tau_follows_from_the_noisy_total",),
     ),
     Bug(
@@ -150,8 +150,8 @@ COINS = [
     Bug(
         "a sample and its tokens share coins",
         "private/derived_coins.py",
-        "self._secret, self._person, self._keys = secret, purpose.encode(), keys",
-        "self._secret, self._person, self._keys = secret, b'x', keys",
+        "self._person = purpose.encode()",
+        "self._person = b'x'",
         ("private/test_keyed.py",),
     ),
     Bug(
@@ -198,8 +198,8 @@ COINS = [
     ),
     Bug(
         "all batches of a query share coins",
-        "private/stream/queries.py",
-        'self._batch[1].to_bytes(8, "little")',
+        "private/stream/stream.py",
+        'batch.to_bytes(8, "little")',
         'int(0).to_bytes(8, "little")',
         ("private/test_noises.py::test_batches_of_a_query_have_coins_of_their_own",),
     ),
@@ -258,7 +258,7 @@ SECRETS = [
     Bug(
         "which of two equal numbers a user keeps depends on other users",
         "private/bounding.py",
-        "        order[start:end] = tied[sorted(range(len(tied)), key=keys.__getitem__)]",
+        "        order[start:end] = tied[by_key]",
         "        order[start:end] = tied",
         ("private/test_bounding.py::test_ties_are_broken_by_the_key_whatever_the_order_of_rows",),
     ),

@@ -271,8 +271,8 @@ LEDGER = [
     Bug(
         "rows come in the order of the data",
         "private/draw.py",
-        "engine.sort(reported, drawn, terms.keys))",
-        "reported)",
+        "engine.sort(reported(), drawn, terms.keys))",
+        "reported())",
         ("private/test_run.py",),
     ),
 ]

@@ -255,7 +255,7 @@ def test_what_is_refused(assigning: Assigning) -> None:
     table = pa.table({"u": ["a"], "k": ["x"], "f": [0.5]})
     source = assigning.source(table)
     for cap in (0, -1, True, 1.5, 2**62):
-        with refused("the most units that a key takes is a whole number from 1"):
+        with refused("a key must be full with a whole number of units"):
             assigning.assigned(source, cap)  # type: ignore[arg-type]
     with refused("the column 'w' must be in"):
         assigning.assigned(Source(source.data, "k", user="w"), 2)

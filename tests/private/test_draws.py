@@ -35,8 +35,8 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.noise.noisy_total: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.users.look.look_at: fresh": (1, (OWN, REACHES)),
     "private.users.look.look_at: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
-    "private.users.choose.compare_filled: fresh": (1, (OWN, REACHES)),
-    "private.users.choose.compare_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
+    "private.users.choose.buy_filled: fresh": (1, (OWN, REACHES)),
+    "private.users.choose.buy_filled: discrete_laplace": (1, (OWN, REACHES, LAPLACE)),
     "private.users.parts.Noisy.published: fresh": (1, (OWN, REACHES)),
     "private.users.parts.Noisy.published: from_table": (1, (OWN, REACHES, TABLE)),
     # which keys users keep, and which are sampled and reported, with which token
@@ -56,7 +56,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     ),
     "private.draw._keys_of_picked_elements: Secret": (1, (SOFT_CAP,)),
     "private.sanitizer.picked_elements: for_keys": (1, (SOFT_CAP,)),
-    "private.draw.sanitize_batches: for_keys": (
+    "private.draw.sanitize_batches.reported: for_keys": (
         1,
         (STREAMS, INTEGERS, "scheme/test_held.py::test_noise_is_drawn_from_the_integers"),
     ),
@@ -73,7 +73,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
         1,
         ("private/stream/test_stream.py::test_each_element_has_a_word_of_its_own",),
     ),
-    "private.stream.queries.QueryStream.coins: Secret": (
+    "private.stream.stream.Stream._coins_of_batch: Secret": (
         1,
         ("private/stream/test_stream.py::test_a_batch_of_a_query_counts_once",),
     ),

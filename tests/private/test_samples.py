@@ -224,7 +224,7 @@ def test_foreign_samples_that_are_no_sample(tmp_path: Path) -> None:
     wrong("'nope' is missing or repeated; name some of 'day', 'word', 'n'", rows, key="nope")
     wrong("'nope' is missing", rows, frequency="nope")
     wrong("'n' is missing or repeated", pa.table([[1], [2], ["a"]], ["n", "n", "word"]))
-    wrong("key and frequency are different columns", rows, key="n")
+    wrong("must be different columns", rows, key="n")
     wrong("key of the sample is in several rows", pa.concat_tables([rows, rows]))
     wrong("frequencies must be integers, not double", pa.table({"word": [CANARY], "n": [1.0]}))
     wrong("frequencies must be integers, not string", pa.table({"word": [CANARY], "n": [str(NUMBER)]}))

@@ -433,5 +433,5 @@ def test_the_page_says_all() -> None:
 
 def test_a_plan_reads_nothing() -> None:
     source = Source("no-such-file.parquet", "k", user="u")
-    budget = Request.of(source, privacy=PRIVACY, size=10, max_keys_per_user=3).setting.budget
+    budget = Request.of(source, privacy=PRIVACY, size=10, max_keys_per_user=3).options.budget
     assert (budget.unit, budget.changes) == ("user", 3)

@@ -16,62 +16,73 @@ from dpsample.private.randomness import Coins, Words
 
 Rows = NDArray[np.intp]
 
-_ROWS = 1 << 17  # sorted at once: so the number of a user fits into the 18 bits above the coins
-_COIN_BITS = (
-    46  # that order a user's keys; ties, one pair in 10**14, are broken by the keys themselves
-)
+_ROWS = (
+    1 << 17
+)  # of a piece that is sorted at once: numbers of users fit into the 18 bits above the coins
+# bits of the coins that order a user's keys; ties, one pair of keys in 10**14, are broken by the keys themselves
+_COIN_BITS = 46
 
 
 def choose(batches: Iterable[pa.RecordBatch], limit: int, coins: Coins) -> Iterator[pa.RecordBatch]:
     """Let each user keep `limit` keys: those with the smallest of uniform numbers.
 
     Batches have the number of a user first, and then the columns of a key; a user's keys are distinct and follow one
-    another. What comes out are the keys that are kept, without the user.
+    another. The batches that are returned have the keys that users keep, without the users.
 
     >>> from dpsample.private.randomness import SecretCoins
     >>> batch = pa.record_batch({"user": [1, 1, 1, 2], "key": ["a", "b", "c", "a"]})
     >>> sum(kept.num_rows for kept in choose([batch], 2, SecretCoins()))
     3
     """
-    held: pa.RecordBatch | None = (
-        None  # the last user's keys so far, who may go on in the next batch
-    )
+    # the rows that the last user keeps so far, and their words: the user may go on in the next batch
+    held: pa.RecordBatch | None = None
     held_words = np.zeros(0, np.uint64)
-    for batch in _pieces(batches):
-        fresh = coins.first(batch.num_rows) >> np.uint64(64 - _COIN_BITS)
-        words = np.append(held_words, fresh)
-        if held is not None:
-            [batch] = pa.Table.from_batches([held, batch]).combine_chunks().to_batches()
-        kept, of_last_user = _kept_rows(batch, words, limit)
-        held = batch.take(pa.array(kept[of_last_user]))
-        held_words = words[kept[of_last_user]]
-        if not of_last_user.all():
-            yield _keys(batch.take(pa.array(kept[~of_last_user])))
+    for piece in _pieces(batches):
+        fresh = coins.first(piece.num_rows)
+        words = np.append(held_words, fresh >> np.uint64(64 - _COIN_BITS))
+        batch = piece if held is None else _together(held, piece)
+        kept, is_last_user = _kept_rows(batch, words, limit)
+        held = batch.take(pa.array(kept[is_last_user]))
+        held_words = words[kept[is_last_user]]
+        if not is_last_user.all():
+            of_others = batch.take(pa.array(kept[~is_last_user]))
+            yield _keys(of_others)
     if held is not None:
         yield _keys(held)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches in pieces that are short enough to be sorted at once."""
     for batch in batches:
         for start in range(0, batch.num_rows, _ROWS):
             yield batch.slice(start, _ROWS)
 
 
+def _together(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    """Return one batch of the rows of two."""
+    table = pa.Table.from_batches([first, second]).combine_chunks()
+    [batch] = table.to_batches()
+    return batch
+
+
 def _kept_rows(batch: pa.RecordBatch, words: Words, limit: int) -> tuple[Rows, Flags]:
-    """Return the rows that users keep, by user and word, and which of these are the last user's."""
+    """Return the rows that users keep, by user and word, and which of these rows are the last user's."""
     users = batch.column(0).to_numpy(zero_copy_only=False)
     begins = np.append(True, users[1:] != users[:-1])
-    number = numbered(begins) - 1
+    starts = np.flatnonzero(begins)
+    number = numbered(begins) - 1  # of each row's user, from 0 on
     by_user_and_word = number.astype(np.uint64) << np.uint64(_COIN_BITS) | words
     order = _ordered(by_user_and_word, batch)
-    starts = np.flatnonzero(begins)
     rank = np.arange(len(users)) - starts[number]  # among the words of the user
     kept = order[rank < limit]
     return kept, kept >= starts[-1]
 
 
 def _ordered(numbers: Words, batch: pa.RecordBatch) -> Rows:
-    """Return the order of rows by their numbers; equal ones by key, never by position, which depends on other users."""
+    """Return the order of rows by their numbers, and of equal numbers by key.
+
+    Equal numbers must not go by position, which depends on other users.
+    """
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -79,9 +90,12 @@ def _ordered(numbers: Words, batch: pa.RecordBatch) -> Rows:
         start, end = np.searchsorted(ordered, [number, number + np.uint64(1)])
         tied = order[start:end]
         keys = encoded(_keys(batch.take(pa.array(tied))))
-        order[start:end] = tied[sorted(range(len(tied)), key=keys.__getitem__)]
+        by_key = sorted(range(len(tied)), key=keys.__getitem__)
+        order[start:end] = tied[by_key]
     return order
 
 
 def _keys(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.select(list(range(1, batch.num_columns)))
+    """Return the columns of the key, which follow the user."""
+    key_columns = list(range(1, batch.num_columns))
+    return batch.select(key_columns)

@@ -11,17 +11,16 @@ from typing import Protocol
 from dpsample.ledger.charges import Charge
 from dpsample.ledger.ledger import reserve_budget
 
-IN_MEMORY = (
-    "(in memory)"  # the output that a ledger names for a release that the run itself does not write
-)
+# what a ledger names as the output of a release that the run itself does not write
+IN_MEMORY = "(in memory)"
 
 
 class Payment(Protocol):
-    """A reservation in a ledger, or none."""
+    """The payment of one release: a reservation in a ledger, or `NoLedger`."""
 
     @property
     def hash(self) -> str | None:
-        """The entry, which the terms of the release name."""
+        """The hash of the ledger's entry, which the terms of the release name; None without a ledger."""
 
     def mark_drawn(self) -> None:
         """Note that what was drawn is about to leave the run: from now on its cost cannot be given back."""

@@ -30,8 +30,9 @@ import pyarrow.compute as pc
 from dpsample.files import ContentHash, is_text
 from dpsample.private.randomness import Coins, SecretCoins, StreamCoins, Words, secret_key
 
+# what coins of keys decide: which keys users keep, which keys are sampled, which are reported, and how rows are divided
 PURPOSES: Final = ("keep", "sample", "sanitize", "part")
-_BLOCK = 64  # bytes that BLAKE2b gives at once
+_BLOCK = 64  # bytes of one BLAKE2b digest
 
 
 class Secret:
@@ -57,7 +58,8 @@ class Secret:
         content = ContentHash(elements.schema)
         content.update(elements)
         batch = f"{place[0]} {place[1]} {content.hexdigest()}".encode()
-        return StreamCoins(blake2b(batch, digest_size=32, key=self._key, person=b"pick").digest())
+        key = blake2b(batch, digest_size=32, key=self._key, person=b"pick").digest()
+        return StreamCoins(key)
 
     def fresh(self) -> Coins:
         """Return coins for what is drawn once, on the driver: they do not follow from the secret."""
@@ -76,7 +78,9 @@ class KeyedCoins(Coins):
     def __init__(self, secret: bytes, keys: pa.RecordBatch, purpose: str) -> None:
         if purpose not in PURPOSES:
             raise ValueError(f"unknown purpose {purpose!r}")
-        self._secret, self._person, self._keys = secret, purpose.encode(), keys
+        self._secret = secret
+        self._person = purpose.encode()
+        self._keys = keys
 
     @cached_property
     def _rows(self) -> list[bytes]:
@@ -89,9 +93,11 @@ class KeyedCoins(Coins):
 
     def wide(self) -> Words:
         """Return 128 bits for each key: rows of two words."""
-        return self._hashed(16).reshape(-1, 2)
+        words_of_keys = self._hashed(16)
+        return words_of_keys.reshape(-1, 2)
 
     def _hashed(self, size: int) -> Words:
+        """Return this number of bytes for each key, as words of 8 bytes."""
         start = blake2b(digest_size=size, key=self._secret, person=self._person)
         words = []
         for row in self._rows:
@@ -102,21 +108,24 @@ class KeyedCoins(Coins):
 
     def more(self, row: int, bits: int) -> int:  # noqa: D102
         blocks = -(-bits // (8 * _BLOCK))
-        drawn = b"".join(self._block(row, n) for n in range(1, blocks + 1))
-        return int.from_bytes(drawn, "big") >> (8 * len(drawn) - bits)
+        drawn = b"".join(self._block(row, number) for number in range(1, blocks + 1))
+        spare_bits = 8 * len(drawn) - bits
+        return int.from_bytes(drawn, "big") >> spare_bits
 
-    def _block(self, row: int, n: int) -> bytes:
-        salt = n.to_bytes(16, "big")
-        return blake2b(self._rows[row], key=self._secret, person=self._person, salt=salt).digest()
+    def _block(self, row: int, number: int) -> bytes:
+        """Return a further digest of a row: each number salts it differently."""
+        salt = number.to_bytes(16, "big")
+        hashed = blake2b(self._rows[row], key=self._secret, person=self._person, salt=salt)
+        return hashed.digest()
 
     def __repr__(self) -> str:
         return "KeyedCoins()"
 
 
 def encoded(keys: pa.RecordBatch) -> list[bytes]:
-    """Write each row as bytes: different keys differently, and equal ones alike whatever the widths of their types.
+    """Return the bytes of each row: different for different keys, and the same for equal keys in any width of a type.
 
-    A column alone is its own bytes. Of several, each but the last has its length before it.
+    A single column is its own bytes. Of several columns, each but the last has its length before it.
 
     >>> [row[:1] + row[8:] for row in encoded(pa.record_batch({"a": ["x", "xy"], "b": ["yz", "z"]}))]
     [b'\\x01xyz', b'\\x02xyz']
@@ -132,9 +141,10 @@ def _with_length(value: bytes) -> bytes:
 
 
 def _values(column: pa.Array) -> list[bytes]:
-    """The bytes of each value of a column: of text its UTF-8, of whole numbers and times 8, of decimals 16."""
+    """Return the bytes of each value of a column: of text its UTF-8; 8 of whole numbers and times; 16 of decimals."""
     kind = column.type
-    if is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    if is_bytes or is_text(kind):
         texts: list[bytes] = column.cast(pa.large_binary()).to_pylist()
         return texts
     if pa.types.is_decimal(kind):
@@ -145,13 +155,19 @@ def _values(column: pa.Array) -> list[bytes]:
         column = column.cast(pa.int32())
     elif pa.types.is_temporal(kind):
         column = column.cast(pa.int64())
-    unsigned = pa.types.is_unsigned_integer(column.type)
-    number = pc.fill_null(column.cast(pa.uint64() if unsigned else pa.int64()), 0)
-    numbers: list[bytes] = number.to_numpy(zero_copy_only=False).view("V8").tolist()
-    return numbers
+    is_unsigned = pa.types.is_unsigned_integer(column.type)
+    wide = column.cast(pa.uint64() if is_unsigned else pa.int64())
+    numbers = pc.fill_null(wide, 0).to_numpy(zero_copy_only=False)
+    values: list[bytes] = numbers.view("V8").tolist()
+    return values
 
 
 def _decimals(column: pa.Array) -> list[bytes]:
-    column = column.cast(pa.decimal128(38, column.type.scale))
-    values = memoryview(column.buffers()[1])[16 * column.offset :]
-    return [bytes(values[i : i + 16]) for i in range(0, 16 * len(column), 16)]
+    """Return the 16 bytes of each value of a column of decimals, in its scale."""
+    wide = column.cast(pa.decimal128(38, column.type.scale))
+    _, data = wide.buffers()
+    size = 16  # bytes of a value
+    first = size * wide.offset
+    end = first + size * len(wide)
+    values = memoryview(data)
+    return [bytes(values[start : start + size]) for start in range(first, end, size)]

@@ -1,4 +1,4 @@
-"""Draw: the way to a release, and how its keys are sampled and sanitized in this process.
+"""Draw: which walk a release takes, and how its keys are sampled and sanitized in this process.
 
 key, frequency -> (sample) -> key, token -> in the order of keys; the release has what follows from tokens
 """
@@ -25,22 +25,28 @@ from dpsample.release.terms import Terms
 
 @contextmanager
 def drawn_release(drawing: Drawing) -> Iterator[DrawnRelease]:
-    """Draw a release for the time of a block, in which it is written; nothing of it has left the run before."""
-    max_keys = drawing.request.setting.max_keys_per_user
-    try:
-        if drawing.request.discovers:
-            from dpsample.private.users.walk import (
-                draw_users,
-            )  # many modules, which a release of elements does without
+    """Lend a drawn release to a block, which writes it; afterwards the engine forgets what it kept for it.
 
-            yield draw_users(drawing)
-        elif max_keys is not None:
-            yield draw_bounded_users(drawing, max_keys)
-        else:
-            yield draw_elements(drawing)
+    Rows are drawn while they are written: before the block reads them, nothing has left the run.
+    """
+    try:
+        yield _walk(drawing)
     finally:
-        for source in [*drawing.kept]:
+        for source in list(drawing.kept):
             drawing.forget(source)
+
+
+def _walk(drawing: Drawing) -> DrawnRelease:
+    """Take the walk that the request asks for: of users, of bounded users, or of elements."""
+    max_keys = drawing.request.options.max_keys_per_user
+    if drawing.request.discovers:
+        # its many modules are imported on demand: a release of elements starts without them
+        from dpsample.private.users.walk import draw_users
+
+        return draw_users(drawing)
+    if max_keys is not None:
+        return draw_bounded_users(drawing, max_keys)
+    return draw_elements(drawing)
 
 
 def draw_keys(drawing: Drawing, counting: Counting, terms: Terms) -> DrawnRelease:
@@ -53,25 +59,29 @@ def draw_keys(drawing: Drawing, counting: Counting, terms: Terms) -> DrawnReleas
 def sanitize_batches(
     sampled: Batches, keys: pa.Schema, terms: Terms, engine: Engine, coins: CoinSource
 ) -> DrawnRelease:
-    """Sanitize a sample, and put what is reported into the order of keys."""
-    sanitizer, drawn = Sanitizer.of(terms), drawn_columns(keys, terms)
-    reported = (
-        sanitizer.batch(batch, coins.for_keys(batch.select(keys.names), "sanitize"))
-        for batch in sampled
-    )
-    return DrawnRelease(terms, drawn, engine.sort(reported, drawn, terms.keys))
+    """Sanitize a sample, and put what is reported into the order of keys, which tells nothing of the data."""
+    sanitizer = Sanitizer.of(terms)
+    drawn = drawn_columns(keys, terms)
+
+    def reported() -> Batches:
+        for batch in sampled:
+            coins_of_keys = coins.for_keys(batch.select(keys.names), "sanitize")
+            yield sanitizer.batch(batch, coins_of_keys)
+
+    return DrawnRelease(terms, drawn, engine.sort(reported(), drawn, terms.keys))
 
 
 # ---- samples
 
 
 def prepare_sample(engine: Engine, request: SampleRequest, coins: CoinSource) -> Counting:
-    """Bound users, for a sample that is not released yet; what they keep is with the engine until it is closed."""
+    """Bound users, for a sample that is not released yet; what they keep stays with the engine until it is closed."""
     source = request.source
     keys = engine.check(source)
     strategy = usable_strategy(engine, source, request.sampling, request.strategy)
     if request.max_keys is not None:
-        source = engine.bounded(source, request.max_keys, coins, rereads=strategy == "two-pass")
+        read_twice = strategy == "two-pass"
+        source = engine.bounded(source, request.max_keys, coins, rereads=read_twice)
     return Counting(source, keys, request.sampling, strategy)
 
 
@@ -86,31 +96,35 @@ def draw_sample(
         yield from _sampled_keys(counting, engine, coins, progress)
     else:
         keys = _keys_of_picked_elements(counting, engine, coins, progress)
-        yield from progress.through("counting picked keys", engine.count(counting.source, keys))
+        counted = engine.count(counting.source, keys)
+        yield from progress.through("counting picked keys", counted)
 
 
 def _sampled_keys(
     counting: Counting, engine: Engine, coins: CoinSource, progress: Progress
 ) -> Batches:
     """Count all keys, then sample them."""
-    counted = engine.aggregated(counting.source) if counting.counted is None else counting.counted
+    counted = counting.counted
+    if counted is None:
+        counted = engine.aggregated(counting.source)
     for batch in progress.through("counting keys", counted):
         keys = batch.select(counting.source.key)
-        yield sampled_batch(batch, counting.sampling, coins.for_keys(keys, "sample"))
+        coins_of_keys = coins.for_keys(keys, "sample")
+        yield sampled_batch(batch, counting.sampling, coins_of_keys)
 
 
 def _keys_of_picked_elements(
     counting: Counting, engine: Engine, coins: CoinSource, progress: Progress
 ) -> pa.Table:
     """Sample elements, and return their keys, each once."""
+    # the gate of a soft cap decides about a key the same in every batch, so its coins must follow from the key
     gate = coins if isinstance(coins, Secret) else Secret()
-    parts = []
+    picked = []
     elements = progress.through("picking elements", engine.elements(counting.source))
-    for n, batch in enumerate(elements):
-        rows = picked_elements(batch, counting.sampling, coins.for_elements(batch, (0, n)), gate)
-        parts.append(batch.take(pa.array(rows)))
-    return (
-        pa.Table.from_batches(parts, counting.keys)
-        .group_by(list(counting.source.key))
-        .aggregate([])
-    )
+    for number, batch in enumerate(elements):
+        coins_of_batch = coins.for_elements(batch, (0, number))
+        rows = picked_elements(batch, counting.sampling, coins_of_batch, gate)
+        picked.append(batch.take(pa.array(rows)))
+    all_picked = pa.Table.from_batches(picked, counting.keys)
+    by_key = all_picked.group_by(list(counting.source.key))
+    return by_key.aggregate([])

@@ -1,8 +1,8 @@
 """Drawing: a release while it is drawn, and what has been drawn of it.
 
-Each way to make a release is a function from a `Drawing` to a `DrawnRelease`: `elements`, `bounded`, `users.walk`. How
-keys are sampled and sanitized is the same for all of them, and differs by where it happens: `draw.draw_keys` does it in
-this process, and `engine.spark.jobs` where the rows are.
+Each walk is a function from a `Drawing` to a `DrawnRelease`: `elements`, `bounded`, `users.walk`. Keys are sampled and
+sanitized in the same way for all of them, but not in the same place: by `draw.draw_keys` in this process, and by
+`engine.spark.jobs` where the rows are.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,21 +31,29 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted, and how keys are sampled from it."""
+    """A source whose keys are to be counted, and how they are sampled.
 
-    source: Source  # the elements, or a key for each user who keeps it
+    source      the elements, or a row for each user and key that the user keeps
+    keys        names and types of the key columns
+    counted     all keys with their frequencies, if the engine has put them aside already
+    sampled     whether the rows are a sample already
+    known       keys of a public list: none of them is left out
+    only_known  whether keys outside of the list are left out
+    """
+
+    source: Source
     keys: pa.Schema
     sampling: Sampling
     strategy: Strategy = "aggregate"
-    counted: Any = None  # all keys with their frequencies, where the engine has put them aside
-    sampled: bool = False  # whether the rows are a sample already
-    known: pa.Table | None = None  # keys of a public list, each of which is drawn
+    counted: Any = None
+    sampled: bool = False
+    known: pa.Table | None = None
     only_known: bool = False
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a run has written: the number of keys, their terms, and how the sample was drawn."""
+    """A release that a run has written: the number of its keys, its terms, and how its sample was drawn."""
 
     keys: int
     terms: Terms
@@ -54,11 +62,14 @@ class Written:
 
 @dataclass(frozen=True)
 class DrawnRelease:
-    """A release that is being drawn: its terms, its columns, and its rows in the order of keys."""
+    """A release that is being drawn: its terms, its columns, and its rows in the order of keys.
+
+    `batches` have keys and tokens; for counted users, keys and all numbers. They are drawn when they are read.
+    """
 
     terms: Terms
     schema: pa.Schema
-    batches: Batches  # key, token; of counted users, key and all numbers
+    batches: Batches
     strategy: Strategy = "aggregate"
 
     def table(self) -> pa.Table:
@@ -66,12 +77,12 @@ class DrawnRelease:
         return pa.Table.from_batches(self.batches, self.schema)
 
     def unconfirmed(self, payment: Payment) -> Release:
-        """Return all of it, of which the ledger does not know yet that it exists."""
+        """Return the release, paid for; the ledger is not told yet that it exists."""
         paid = self._paid(payment)
         return Release(paid.table(), paid.terms)
 
     def in_memory(self, payment: Payment) -> Release:
-        """Return all of it, paid for."""
+        """Return the release, paid for and confirmed in the ledger."""
         release = self.unconfirmed(payment)
         payment.confirm()
         return release
@@ -83,20 +94,29 @@ class DrawnRelease:
         force: bool = False,
         format: str | None = None,
     ) -> Written:
-        """Write all of it, paid for, to an atomic file."""
+        """Write the release to an atomic file, paid for and confirmed with the hash of that file."""
         paid = self._paid(payment)
         keys = write_release(
             output, paid.batches, paid.schema, paid.terms, force=force, format=format
         )
-        payment.confirm(release_sha256(output)[1] if payment.hash else None)
+        if payment.hash is None:  # without a ledger nobody needs the hash of the file
+            payment.confirm()
+        else:
+            _, sha256 = release_sha256(output)
+            payment.confirm(sha256)
         return Written(keys, paid.terms, self.strategy)
 
     def _paid(self, payment: Payment) -> "DrawnRelease":
-        """Name the entry in the terms, when all was drawn: what comes now leaves the run."""
+        """Name the ledger's entry in the terms, and note that rows leave the run: the cost cannot be given back.
+
+        Rows are in the order of keys, so all of them have been drawn once the first batch is there. An error until
+        then costs nothing.
+        """
         first = next(self.batches, None)
         payment.mark_drawn()
         batches = self.batches if first is None else chain([first], self.batches)
-        return replace(self, terms=replace(self.terms, ledger=payment.hash), batches=batches)
+        terms = replace(self.terms, ledger=payment.hash)
+        return replace(self, terms=terms, batches=batches)
 
 
 DrawKeys = Callable[["Drawing", Counting, Terms], DrawnRelease]
@@ -104,28 +124,33 @@ DrawKeys = Callable[["Drawing", Counting, Terms], DrawnRelease]
 
 @dataclass(frozen=True)
 class Drawing:
-    """A release while it is drawn: what was requested, and with which engine and coins it is made.
+    """A release while it is drawn: its request, and the engine and the coins by which it is made.
 
-    What the engine keeps aside for it, `kept`, is forgotten after the release was written.
+    keys       names and types of the key columns
+    coins      all coins of this release: no other release draws from them
+    draw_keys  samples and sanitizes keys, in this process or where the rows are
+    kept       sources that the engine keeps aside until the release was written; private
     """
 
     engine: Engine
     request: Request
-    keys: pa.Schema  # names and types of the key columns
+    keys: pa.Schema
     coins: CoinSource
     progress: Progress
-    draw_keys: DrawKeys  # samples and sanitizes keys, in this process or where the rows are
+    draw_keys: DrawKeys
     kept: list[Source] = field(default_factory=list)
 
     @cached_property
     def known(self) -> pa.Table | None:
-        """The keys of a public list, if there is one."""
-        return None if self.request.known is None else self.request.known.table(self.keys)
+        """The keys of the public list, with the types of the source's; None if there is no list."""
+        listed = self.request.known
+        return None if listed is None else listed.table(self.keys)
 
     @property
     def only_known(self) -> bool:
-        """Whether there are no keys outside of the list."""
-        return self.request.known is not None and self.request.known.only
+        """Whether keys outside of the public list are left out."""
+        listed = self.request.known
+        return listed is not None and listed.only
 
     def keep(self, source: Source) -> Source:
         """Let the engine keep a source, such as the keys that users kept, until the release was written."""
@@ -133,6 +158,6 @@ class Drawing:
         return source
 
     def forget(self, source: Source) -> None:
-        """Let the engine forget a source, with its temporary files, which is not read again."""
+        """Let the engine forget a source that is not read again, with its temporary files."""
         self.kept.remove(source)
         self.engine.forget(source)

@@ -1,12 +1,12 @@
 """Noise, drawn exactly: integers and coins only, no floats.
 
-**Tables.** A value is the place of a uniform integer below 2**128 among the sums of a table's integers.
+**Tables.** A table has an integer for each value; all of them sum to 2**128. A value is drawn by finding the place of a
+uniform integer below 2**128 among the partial sums, `cuts`.
 
-**Discrete Laplace noise.**
-
-``Pr[X = x]`` is proportional to ``exp(-|x| / scale)`` over all integers x. Added to an integer that one element or user
-changes by at most s, it is epsilon-private with scale = s / epsilon. Every probability is exact: exp(-a/b) is never
-computed, it is drawn (Canonne, Kamath and Steinke, 2020), from uniform integers that are themselves drawn without bias.
+**Discrete Laplace noise.** ``Pr[X = x]`` is proportional to ``exp(-|x| / scale)`` over all integers x. Added to an
+integer that one element or user changes by at most s, it is epsilon-private with scale = s / epsilon. Every probability
+is exact: exp(-a/b) is never computed, it is drawn (Canonne, Kamath and Steinke, 2020, The Discrete Gaussian for
+Differential Privacy, algorithms 1 and 2), from uniform integers that are themselves drawn without bias.
 """
 
 from bisect import bisect_right
@@ -29,14 +29,14 @@ def from_table(noise: KeyNoise, n: int, coins: Coins) -> Ints:
     array([ 0,  0,  0,  0,  0, -1,  0,  0])
     """
     words = coins.first(n)
-    more = BITS - 64
-    inner = noise.cuts[1:-1]
-    # the first 64 bits decide, unless they are those of a cut, which the other 64 then tell
-    heads = np.array([cut >> more for cut in inner], np.uint64)
+    rest_bits = BITS - 64
+    inner_cuts = noise.cuts[1:-1]
+    # the first 64 bits decide, unless they are equal to those of a cut: then all 128 bits do
+    heads = np.array([cut >> rest_bits for cut in inner_cuts], np.uint64)
     places = np.searchsorted(heads, words, side="right")
     undecided = np.flatnonzero(np.isin(words, heads))
     for row in undecided.tolist():
-        v = int(words[row]) << more | coins.more(row, more)
+        v = int(words[row]) << rest_bits | coins.more(row, rest_bits)
         places[row] = bisect_right(noise.cuts, v) - 1
     return places.astype(np.int64) - noise.cells // 2
 
@@ -48,9 +48,10 @@ def discrete_laplace(scale: Fraction, coins: Coins) -> int:
     >>> -400 < discrete_laplace(Fraction(10), SecretCoins()) < 400
     True
     """
-    t, s = scale.numerator, scale.denominator
+    t = scale.numerator
+    s = scale.denominator
     while True:
-        # |x| is geometric: the integer part of (rest + t * whole) / s, which has density proportional to exp(-/t)
+        # rest + t * whole has probability proportional to exp(-y / t); its integer part over s is geometric, as |x| is
         rest = _below(t, coins)
         if not _exponential_coin(Fraction(rest, t), coins):
             continue
@@ -59,18 +60,23 @@ def discrete_laplace(scale: Fraction, coins: Coins) -> int:
             whole += 1
         size = (rest + t * whole) // s
         negative = _below(2, coins) == 1
-        if size or not negative:  # 0 has one sign
+        if size or not negative:  # -0 is drawn again: 0 must not be twice as likely
             return -size if negative else size
 
 
 def noisy_total(truth: int, stated: Total, coins: Coins) -> Total:
-    """Return a private total as it was stated, with its value: the true one, in units, plus discrete Laplace noise."""
-    value = (truth + discrete_laplace(stated.scale / stated.unit, coins)) * stated.unit
+    """Return a total with the noise that is stated; `truth` counts in steps of its unit, and is private."""
+    noisy = truth + discrete_laplace(stated.scale / stated.unit, coins)
+    value = noisy * stated.unit
     return replace(stated, value=int(value) if stated.unit == 1 else value)
 
 
 def _exponential_coin(x: Fraction, coins: Coins) -> bool:
-    """True with probability exp(-x), 0 <= x <= 1: whether the first n with a failed coin of x / n is odd."""
+    """Return True with probability exp(-x), where 0 <= x <= 1.
+
+    Coins of probability x / 1, x / 2, ... are tossed until one fails. That the n-th is the first to fail has the
+    probability x**(n - 1) / (n - 1)! - x**n / n!; over odd n, these add up to the series of exp(-x).
+    """
     n = 1
     while _below(x.denominator * n, coins) < x.numerator:
         n += 1
@@ -78,11 +84,12 @@ def _exponential_coin(x: Fraction, coins: Coins) -> bool:
 
 
 def _below(n: int, coins: Coins) -> int:
-    """Draw a uniform integer from 0 to n - 1."""
+    """Draw a uniform integer from 0 to n - 1: integers of as many bits are drawn until one is below n."""
     bits = (n - 1).bit_length()
     words = -(-bits // 64)
     mask = (1 << bits) - 1
     while True:
-        drawn = int.from_bytes(coins.first(words).tobytes(), "little")
-        if drawn & mask < n:
-            return drawn & mask
+        drawn = coins.first(words).tobytes()
+        candidate = int.from_bytes(drawn, "little") & mask
+        if candidate < n:
+            return candidate

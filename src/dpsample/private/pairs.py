@@ -1,9 +1,9 @@
 """Pairs of users and wanted keys, put aside so that several kernels can read them.
 
-A kernel reads batches: the rows where users begin, and the position of each row's key. The rows of a user follow one
-another, and no batch cuts them. What it returns is added up over all batches of all workers: a vector of whole numbers.
-Batches of a source with amounts have further arrays: marks of users, 32 bits that follow from the user alone, then each
-amount in whole units.
+A kernel reads batches of arrays: the rows where users begin, and the position of each row's key. The rows of a user
+follow one another, and no batch cuts them. A kernel returns a vector of whole numbers; these vectors are added up over
+all workers. Batches of a source with amounts have further arrays: marks of users, 32 bits that follow from the user
+alone, then each amount in whole units.
 All engines use this module.
 """
 
@@ -34,7 +34,7 @@ class Pairs:
 
 
 def numbered(begins: Flags) -> Ints:
-    """Number users from 1 on, by whether each row begins one; 0 before the first.
+    """Return the number of each row's user, from 1 on; `begins` says whether a row is its user's first. 0 before that.
 
     >>> numbered(np.array([True, False, True])).tolist()
     [1, 1, 2]
@@ -43,10 +43,10 @@ def numbered(begins: Flags) -> Ints:
 
 
 def kept_rows(begins: Flags, most: int, words: Words) -> Ints:
-    """Return the rows that users keep, who each keep up to `most` of their rows; there is a random word for each user.
+    """Return the rows that users keep: up to `most` rows each, chosen by one random word of each user.
 
-    A user keeps rows that follow one another, from a random one on; the first row follows the last one. So each row of
-    a user with n rows is kept with probability most / n, and what a user keeps depends on this user alone.
+    A user keeps rows that follow one another, from a random row on; the first row follows the last one. So each row of
+    a user with n rows is kept with probability most / n, and the choice depends on this user alone.
 
     >>> words = np.array([0, 3 << 62], np.uint64)  # from the first row on; from three quarters of the rows on
     >>> kept_rows(np.array([True, False, False, True, False, False, False]), 2, words).tolist()
@@ -54,18 +54,20 @@ def kept_rows(begins: Flags, most: int, words: Words) -> Ints:
     """
     starts = np.flatnonzero(begins)
     lengths = np.diff(starts, append=len(begins))
-    scaled = (words >> np.uint64(32)) * lengths.astype(np.uint64)
-    first = starts + (scaled >> np.uint64(32)).astype(np.int64)
+    # the 32 highest bits of a word, times the number of rows, over 2**32: a uniform row of the user
+    high_bits = words >> np.uint64(32)
+    scaled = high_bits * lengths.astype(np.uint64)
+    offset = scaled >> np.uint64(32)
+    first = starts + offset.astype(np.int64)
     user = numbered(begins) - 1
     place = np.arange(len(begins)) - first[user]
-    place[place < 0] += lengths[user][
-        place < 0
-    ]  # rows before the first one that is kept follow the last one
+    before_first = place < 0  # these rows follow the user's last one
+    place[before_first] += lengths[user][before_first]
     return np.flatnonzero(place < most)
 
 
 def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:
-    """Add up the last columns, which are amounts, of rows that do not differ from the one before.
+    """Add up the amounts, which are the last columns, of rows that belong together; `first` marks the first of each.
 
     Sums of whole numbers are the same in any order, also if they overflow.
 
@@ -76,23 +78,28 @@ def summed_rows(first: Flags, batch: Batch, amounts: int) -> Batch:
     starts = np.flatnonzero(first)
     if len(starts) == len(first):
         return batch
+    others = [column[starts] for column in batch[:-amounts]]
     sums = [np.add.reduceat(column, starts) for column in batch[-amounts:]]
-    return (*(column[starts] for column in batch[:-amounts]), *sums)
+    return (*others, *sums)
 
 
 def cut_off(batch: Batch, amounts: Sequence[Amount]) -> Batch:
-    """Cut amounts, the last columns, off where they are not looked at."""
+    """Cut amounts, which are the last columns, off at the ends of the range that is looked at."""
     first = len(batch) - len(amounts)
-    columns = zip(batch[first:], amounts, strict=True)
-    return (*batch[:first], *(np.clip(column, *amount.looked_at) for column, amount in columns))
+    cut = []
+    for column, amount in zip(batch[first:], amounts, strict=True):
+        cut.append(np.clip(column, *amount.looked_at))
+    return (*batch[:first], *cut)
 
 
 def pair_types(keys: int, more: int) -> list[Any]:
-    """Return the types of columns of packed pairs whose codes are below `keys`.
+    """Return the types of the columns of packed pairs, whose codes of keys are below `keys`.
 
-    The first one has a number for each pair: twice its code, plus one at a new user. `more` are marks of users, then
-    amounts, which are below 2**31.
+    The first column has a number for each pair: twice the code of its key, plus one at a new user. `more` columns
+    follow, if the source has amounts: marks of users, then each amount, which is below 2**31.
     """
     codes = np.int32 if keys <= 1 << 30 else np.int64
-    marks_and_amounts = [np.uint32, *[np.int32] * more][:more]
-    return [codes, *marks_and_amounts]
+    if more == 0:
+        return [codes]
+    amounts = [np.int32] * (more - 1)
+    return [codes, np.uint32, *amounts]

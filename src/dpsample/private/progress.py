@@ -1,8 +1,8 @@
 """Progress of long work: which stage a run has reached, and nothing that depends on the data.
 
-A terminal may be seen by people who may only see the release, and a run that is interrupted early costs nothing. So a
-listener is called with the name of each stage when it begins. Which stages there are follows from the request alone:
-neither from rows nor from noise that was drawn, since the release that would pay for it may never appear.
+People who may see only the release may see the terminal. So a listener is called with the name of each stage when it
+begins, and hears nothing else. The stages follow from the request alone. They do not follow from rows, nor from noise
+that was drawn: a run that is interrupted early costs nothing, so nobody would have paid for what they show.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,14 +13,14 @@ Listener = Callable[[str], None]
 
 
 def no_listener(stage: str) -> None:
-    """Hear nothing."""
+    """Do nothing: the listener of a run that nobody watches."""
 
 
 class Progress:
-    """How a run goes on.
+    """The progress of one run.
 
-    listener  is called with the name of each stage when it begins; any two datasets call it alike
-    rows      how many rows each stage had. NOT private: for `--show-private`, and never passed to the listener
+    listener  a function that is called with the name of each stage when it begins; the calls are the same for all data
+    rows      the number of rows of each stage so far. NOT private: for `--show-private`, never passed to the listener
 
     >>> heard = []
     >>> progress = Progress(heard.append)
@@ -37,11 +37,11 @@ class Progress:
         return "Progress()"
 
     def begin(self, stage: str) -> None:
-        """Name the stage that begins."""
+        """Tell the listener which stage begins."""
         self._listener(stage)
 
     def through(self, stage: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass the batches of a stage on, which begins with the first one that is asked for."""
+        """Yield the batches of a stage, which begins when the first batch is asked for."""
         self.begin(stage)
         self.rows[stage] = 0
         for batch in batches:

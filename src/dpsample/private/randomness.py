@@ -1,10 +1,10 @@
 """The only door to randomness.
 
 Each decision compares a uniform number, written in binary, with a cut point. The first 64 bits settle nearly every
-one; `Coins.more` gives as many further bits of the same number as an undecided comparison needs, so that
-probabilities are exact. There is no seed: the bits are those of a secret key that the operating system draws for each
-run and that dies with it. Where work may be done twice, as on a cluster, the bits are those of `derived_coins.Secret`,
-which decides the same about a key each time.
+decision; `Coins.more` gives as many further bits of the same number as an undecided comparison needs, so that
+probabilities are exact. There is no seed: the bits are the key stream of a cipher under a secret key, which the
+operating system draws for each run and which dies with it. Where work may be done twice, as on a cluster, the bits are
+those of `derived_coins.Secret`, which decides the same about a key each time.
 
 A release draws all of its coins from one `CoinSource`.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Words = NDArray[np.uint64]
-_PIECE = 1 << 20  # words encrypted at once
+_PIECE = 1 << 20  # words encrypted at once: more would take memory for zeros, and no less time
 
 
 def secret_key() -> bytes:
@@ -41,7 +41,7 @@ class CoinSource(Protocol):
         """Return the coins for decisions about these elements, batch `place[1]` of partition `place[0]`."""
 
     def fresh(self) -> "Coins":
-        """Return coins for what is drawn once and is about no key: noise, and which keys a user keeps."""
+        """Return coins for what is drawn once: noise, and on one machine which keys users keep."""
 
 
 class Coins(ABC):
@@ -55,7 +55,7 @@ class Coins(ABC):
     def more(self, row: int, bits: int) -> int:
         """Return the next `bits` bits of number `row` of the last call of `first`; asked at most once for each."""
 
-    # a source of coins for work that is done once: each number is fresh, whatever it decides
+    # any coins are a `CoinSource` for work that is done once: each number is fresh, whatever it decides
 
     def for_keys(self, keys: "pa.RecordBatch", purpose: str) -> Self:  # noqa: D102
         return self
@@ -70,19 +70,20 @@ class Coins(ABC):
 class StreamCoins(Coins):
     """The key stream of AES-256 in counter mode, under a key of 32 bytes that is used for nothing else.
 
-    `start` words are left out: word n is the same number wherever one starts.
+    The first `start` words are passed over, without computing them.
     """
 
     def __init__(self, key: bytes, start: int = 0) -> None:
-        self._stream = Cipher(AES256(key), CTR((start // 2).to_bytes(16, "big"))).encryptor()
+        first_block = (start // 2).to_bytes(16, "big")  # a block of the cipher has two words
+        self._stream = Cipher(AES256(key), CTR(first_block)).encryptor()
         StreamCoins.first(self, start % 2)
 
     def first(self, n: int) -> Words:  # noqa: D102
-        words = np.empty(n + 2, np.uint64)  # the cipher asks for one spare block
+        words = np.empty(n + 2, np.uint64)  # the cipher asks for room for one block more
         target = words.view(np.uint8).data
         for start in range(0, n, _PIECE):
-            piece = bytes(8 * min(_PIECE, n - start))
-            self._stream.update_into(piece, target[8 * start :])
+            zeros = bytes(8 * min(_PIECE, n - start))  # encrypting zeros gives the key stream
+            self._stream.update_into(zeros, target[8 * start :])
         return words[:n]
 
     def more(self, row: int, bits: int) -> int:  # noqa: D102

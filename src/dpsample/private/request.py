@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from os import PathLike, fspath
+from os import fspath
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -38,14 +38,16 @@ _TWO_PASS_UP_TO = 0.02
 
 @dataclass(frozen=True)
 class Request:
-    """A source, and what is released of it."""
+    """A source, and the options of the release that is made of it.
+
+    known  the public list of keys, if there is one
+    prior  the keys of an earlier release, in the order in which they are looked for
+    """
 
     source: Source
-    setting: ReleaseOptions
-    known: KnownKeys | None = None  # a public list of keys
-    prior: pa.Table | None = (
-        None  # keys of an earlier release, in the order in which they are looked for
-    )
+    options: ReleaseOptions
+    known: KnownKeys | None = None
+    prior: pa.Table | None = None
 
     def __post_init__(self) -> None:
         if self.known is not None:
@@ -54,12 +56,9 @@ class Request:
             self._check_discovery()
         else:
             self._check_one_stage()
-        size, sampling = self.setting.size, self.setting.sampling
-        strategy_of(
-            self.source, sampling if size is None else size.with_tau(Fraction(1)), self.strategy
-        )
-        if self.ledger is not None:
-            check_ledger(self.ledger, self.charge(""))
+        self._check_strategy()
+        if self.options.ledger is not None:
+            check_ledger(self.options.ledger, self.charge(""))
 
     @classmethod
     def of(
@@ -74,28 +73,28 @@ class Request:
         """Read the arguments of `dpsample.release`; what the ledger does not allow is refused now."""
         check_keywords(keywords)
         source = _source_of(data, key, frequency, keywords)
-        options = ReleaseOptions.of(
-            privacy=privacy, protects_users=source.user is not None, **keywords
-        )
+        protects_users = source.user is not None
+        options = ReleaseOptions.of(privacy=privacy, protects_users=protects_users, **keywords)
         source = source_of_part(source, options.part)
         if options.amounts:
             source = source.with_amounts(options.amounts)
         known = KnownKeys.of(options.keys, options.only_known, source)
-        looks_for_prior = options.prior is not None and options.discover is not None
-        prior = prior_keys(options.prior, source.key) if looks_for_prior else None
+        prior = None
+        if options.prior is not None and options.discover is not None:
+            prior = prior_keys(options.prior, source.key)
         return cls(source, options, known, prior)
 
     def _check_known(self) -> None:
-        """Refuse options that do not go together with known keys."""
-        options = self.setting
-        others = {
+        """Refuse options that cannot be combined with known keys."""
+        options = self.options
+        stated = {
             "`keys_only`": options.keys_only,
             "a sample": options.samples,
             "`at_least`": options.sampling.least > 1,
             "a total of users' keys": self.discovers and bool(options.total),
         }
-        for name, stated in others.items():
-            if stated:
+        for name, is_stated in stated.items():
+            if is_stated:
                 raise InvalidValue(
                     f"known `keys` cannot be combined with {name}: each is reported with a number",
                     "leave one out",
@@ -104,89 +103,92 @@ class Request:
 
     def _check_one_stage(self) -> None:
         """Check a release of elements, or of users with a contribution bound."""
-        check_users(self.source, self.setting.max_keys_per_user)
-        if not self.setting.keys_only:
+        options = self.options
+        check_users(self.source, options.max_keys_per_user)
+        if not options.keys_only:
             check_keys(self.source.key, TOKEN_COLUMNS)
-        if self.setting.prior is not None:
+        if options.prior is not None:
             raise InvalidValue(
                 "`prior` can only be used for users without a contribution bound",
                 "leave `prior` out, or `max_keys_per_user`",
             )
 
     def _check_discovery(self) -> None:
+        """Check a release of users without a contribution bound."""
+        options = self.options
         if self.source.user is None:
             raise InvalidValue(
                 "keys of users can only be discovered if a column names the user", "set `user`"
             )
-        if self.setting.discover == "none" and (self.known is None or not self.known.only):
+        only_known = self.known is not None and self.known.only
+        if options.discover == "none" and not only_known:
             raise InvalidValue(
                 "`discover='none'` can only be used with `only_known`", "leave `discover` out"
             )
-        for name, stated in {
-            "grid": self.grid is not None,
-            "strategy": self.strategy != "auto",
-        }.items():
-            if stated:
+        stated = {"grid": options.grid is not None, "strategy": options.strategy != "auto"}
+        for name, is_stated in stated.items():
+            if is_stated:
                 raise InvalidValue(
                     f"`{name}` cannot be used where keys are discovered, which have no tokens and are not sampled",
                     f"leave `{name}` out, or set `max_keys_per_user`",
                 )
-        if not self.setting.keys_only:
-            check_keys(self.source.key, count_columns(self.setting.amounts))
+        if not options.keys_only:
+            check_keys(self.source.key, count_columns(options.amounts))
+
+    def _check_strategy(self) -> None:
+        """Refuse a strategy that the source, or the scheme, does not allow."""
+        sampling = self.options.sampling
+        if self.options.size is not None:
+            # tau is not known yet: whether elements can be picked does not depend on it
+            sampling = self.options.size.with_tau(Fraction(1))
+        strategy_of(self.source, sampling, self.options.strategy)
 
     def charge(self, output: str) -> Charge:
         """Return what the release spends, and on what: names and public parameters, no data."""
-        options, source = self.setting, self.source
+        options = self.options
         charge = Charge(
             options.privacy,
             options.unit,
             output,
-            source=str(source),
-            keys=source.key,
-            user=source.user,
+            source=str(self.source),
+            keys=self.source.key,
+            user=self.source.user,
             max_keys=options.max_keys_per_user,
             scheme=scheme_form(options.size or options.sampling),
             part=self.part,
             settings=options.settings,
         )
-        by_curve = self.ledger is not None and read_ledger(self.ledger).account is not None
-        return replace(charge, curve=options.curve) if by_curve else charge
+        if options.ledger is None or read_ledger(options.ledger).account is None:
+            return charge
+        return replace(charge, curve=options.curve)  # the ledger adds up Rényi divergences
 
     def inputs(self) -> list[str]:
         """List the files and folders on this machine that are read, and the ledger: none of them can be the output."""
-        listed = [] if self.known is None else self.known.inputs()
-        ledger = [] if self.ledger is None else [fspath(self.ledger)]
-        return [*self.source.inputs(), *listed, *ledger]
+        inputs = self.source.inputs()
+        if self.known is not None:
+            inputs = [*inputs, *self.known.inputs()]
+        if self.options.ledger is not None:
+            inputs = [*inputs, fspath(self.options.ledger)]
+        return inputs
 
     @property
     def discovers(self) -> bool:
-        """Whether keys of users are found without a contribution bound."""
-        return self.setting.discover is not None
+        """Whether keys of users are discovered without a contribution bound."""
+        return self.options.discover is not None
 
     @property
     def part(self) -> Part | None:
         """The part of the dataset that is released; unless it is vouched for, the source reads its rows alone."""
-        return self.setting.part or self.source.part
-
-    @property
-    def ledger(self) -> str | PathLike[str] | None:
-        """The ledger that is charged."""
-        return self.setting.ledger
-
-    @property
-    def grid(self) -> int | None:
-        """The stated grid of tokens."""
-        return self.setting.grid
-
-    @property
-    def strategy(self) -> Strategy:
-        """The stated strategy."""
-        return self.setting.strategy
+        return self.options.part or self.source.part
 
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """A source, and how a sample of it is drawn, which is not released yet."""
+    """A source, and how a sample of it is drawn; the sample is not released yet.
+
+    max_keys  the contribution bound of users; None if elements are protected
+    part      the part of the dataset that the sample is drawn from; None for all of it
+    """
 
     source: Source
     sampling: Sampling
@@ -205,21 +207,21 @@ class SampleRequest:
     ) -> "SampleRequest":
         """Read the arguments of `dpsample.sample`."""
         check_keywords(keywords, SampleKeywords)
-        whole = _source_of(data, key, frequency, keywords)
-        stated = part_of(keywords.get("part"), keywords.get("part_vouched"))
-        source = source_of_part(whole, stated)
+        stated_source = _source_of(data, key, frequency, keywords)
+        part = part_of(keywords.get("part"), keywords.get("part_vouched"))
+        source = source_of_part(stated_source, part)
         max_keys = check_users(source, keywords.get("max_keys_per_user"))
-        return cls(
-            source, sampling, max_keys, keywords.get("strategy", "auto"), stated or whole.part
-        )
+        strategy = keywords.get("strategy", "auto")
+        return cls(source, sampling, max_keys, strategy, part or stated_source.part)
 
 
 def check_keywords(keywords: Mapping[str, Any], allowed: type = ReleaseKeywords) -> None:
-    """Refuse a keyword that a release, or a sample, does not have; those of a `Source` are named."""
+    """Refuse a keyword that is none of those `allowed`; the hint names `Source` if it has an option of this name."""
     for name in sorted(keywords):
         if name in allowed.__annotations__:
             continue
-        hint = f"it has {', '.join(allowed.__annotations__)}"
+        options = ", ".join(allowed.__annotations__)
+        hint = f"it has {options}"
         if name in SourceOptions.__annotations__:
             hint = f"a Source has it: write release(Source(data, key, {name}=...), ...)"
         raise TypeError(f"a release has no option {name!r}; {hint}")
@@ -228,12 +230,14 @@ def check_keywords(keywords: Mapping[str, Any], allowed: type = ReleaseKeywords)
 def _source_of(
     data: Any, key: str | Sequence[str] | None, frequency: str | None, keywords: SampleKeywords
 ) -> Source:
-    drop_null, user = keywords.get("drop_null", False), keywords.get("user")
+    """Return the source that these arguments of `dpsample.release` or `dpsample.sample` describe."""
+    drop_null = keywords.get("drop_null", False)
+    user = keywords.get("user")
     return Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
 
 
 def source_of_part(source: Source, part: Part | None) -> Source:
-    """Return the rows of a part of a source; the rows of one that is vouched for are all that there are."""
+    """Return the rows of a part of a source; all rows, if the caller vouches that they belong to it."""
     if part is None:
         return source
     if source.part is not None:
@@ -245,9 +249,10 @@ def prior_keys(prior: Any, keys: Sequence[str]) -> pa.Table:
     """Return the keys of an earlier release, least frequent first, or in its order if it has no estimates."""
     release = prior if isinstance(prior, Release) else read_release(prior)
     if release.keys != tuple(keys):
+        wanted = ", ".join(map(repr, keys))
         found = ", ".join(map(repr, release.keys))
         raise InvalidValue(
-            f"`prior` must have the key columns {', '.join(map(repr, keys))}, not {found}",
+            f"`prior` must have the key columns {wanted}, not {found}",
             "name another release",
         )
     table = release.table
@@ -257,10 +262,10 @@ def prior_keys(prior: Any, keys: Sequence[str]) -> pa.Table:
 
 
 def check_users(source: Source, max_keys_per_user: int | None) -> int | None:
-    """Return the contribution bound: the number of keys of each user; None if elements are protected."""
-    if source.user is None and max_keys_per_user is None:
-        return None
+    """Return the contribution bound, checked; None if elements are protected."""
     if source.user is None:
+        if max_keys_per_user is None:
+            return None
         raise InvalidValue(
             "`max_keys_per_user` needs a column that names the user", "set `user` as well"
         )
@@ -285,12 +290,9 @@ def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto")
     >>> strategy_of(Source("events.parquet", key="query"), KeepAll())
     'aggregate'
     """
-    possible = (
-        not source.aggregated
-        and source.kind in ("files", "table", "frame")
-        and _picks_elements(sampling)
-    )
-    if strategy == "two-pass" and not possible:
+    has_elements = not source.aggregated and source.kind in ("files", "table", "frame")
+    can_pick = has_elements and _picks_elements(sampling)
+    if strategy == "two-pass" and not can_pick:
         raise InvalidValue(
             f"`strategy='two-pass'` cannot be used for {source} with {sampling}",
             "leave `strategy` out; two passes need raw elements in files or a table, and ppswor by frequency without "
@@ -298,17 +300,17 @@ def strategy_of(source: Source, sampling: Sampling, strategy: Strategy = "auto")
         )
     if strategy != "auto":
         return strategy
-    worth = possible and source.user is None and sampling.q([1])[0] <= _TWO_PASS_UP_TO
-    return "two-pass" if worth else "aggregate"
+    if not can_pick or source.user is not None:
+        return "aggregate"
+    [probability_of_one] = sampling.q([1])
+    return "two-pass" if probability_of_one <= _TWO_PASS_UP_TO else "aggregate"
 
 
 def _picks_elements(sampling: Sampling) -> bool:
     """Whether the scheme samples each element by itself, so that elements can be picked before keys are counted."""
     if isinstance(sampling, SoftCap):
         return True
-    return (
-        isinstance(sampling, Ppswor)
-        and sampling.power == 1
-        and sampling.cap is None
-        and sampling.seed is None
-    )
+    if not isinstance(sampling, Ppswor):
+        return False
+    by_frequency = sampling.power == 1 and sampling.cap is None
+    return by_frequency and sampling.seed is None

@@ -1,8 +1,8 @@
-"""release, sample, sanitize: from data to something that may be published, on one machine.
+"""The public functions release, sample and sanitize, on one machine.
 
     source -> (sample) -> sanitize -> release
 
-A run looks at its input before it does any work, draws each coin once, and hands over a complete result or none.
+A run checks its input before it does any work, draws each coin once, and hands over a complete result or none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,10 +73,11 @@ def release(
     ['of', 'the']
     """
     request = Request.of(source, key, frequency, privacy=privacy, **options)
+    watched = Progress(progress)
     with engine_or_own(engine) as used:
         keys = check_source(used, request)
-        with reserve(request.ledger, request.charge(IN_MEMORY)) as payment:
-            drawing = Drawing(used, request, keys, used.new_coins(), Progress(progress), draw_keys)
+        with reserve(request.options.ledger, request.charge(IN_MEMORY)) as payment:
+            drawing = Drawing(used, request, keys, used.new_coins(), watched, draw_keys)
             with drawn_release(drawing) as drawn:
                 return drawn.in_memory(payment)
 
@@ -99,10 +100,13 @@ def release_to_file(
     Parquet by default; CSV and Arrow by the file's extension or `format`. An existing file is kept unless `force`.
     """
     stated: dict[str, Any] = {**options}
-    force, format = stated.pop("force", False), stated.pop("format", None)
-    engine, progress = stated.pop("engine", None), Progress(stated.pop("progress", None))
+    force = stated.pop("force", False)
+    format = stated.pop("format", None)
+    engine = stated.pop("engine", None)
+    progress = Progress(stated.pop("progress", None))
     request = Request.of(source, key, frequency, privacy=privacy, **stated)
-    return write_release_to(output, request, force, format, engine, progress).keys
+    written = write_release_to(output, request, force, format, engine, progress)
+    return written.keys
 
 
 def check_release_to(
@@ -115,7 +119,7 @@ def check_release_to(
     """Refuse, before any cost, what can be refused without reading rows; return the schema of the key."""
     check_not_input(output, request.inputs())
     check_output(output, force=force, format=format)
-    request.setting.sampling.to_json()  # refuses a scheme that cannot be written
+    request.options.sampling.to_json()  # refuses a scheme that cannot be written
     return check_source(engine, request)
 
 
@@ -127,13 +131,15 @@ def write_release_to(
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Written:
-    """Carry out a request into a file."""
+    """Carry out a request: draw the release, and write it to an atomic file.
+
+    Its cost is reserved before anything is drawn, and confirmed once the file is there.
+    """
+    watched = progress or Progress()
     with engine_or_own(engine) as used:
         keys = check_release_to(output, request, used, force, format)
-        with reserve(request.ledger, request.charge(fspath(output))) as payment:
-            drawing = Drawing(
-                used, request, keys, used.new_coins(), progress or Progress(), draw_keys
-            )
+        with reserve(request.options.ledger, request.charge(fspath(output))) as payment:
+            drawing = Drawing(used, request, keys, used.new_coins(), watched, draw_keys)
             with drawn_release(drawing) as drawn:
                 return drawn.to_file(output, payment, force, format)
 
@@ -159,17 +165,19 @@ def sample(
     Sample (NOT private): 2 keys, Ppswor(tau='1')
     """
     request = SampleRequest.of(source, key, frequency, sampling, options)
-    max_keys = request.max_keys
+    bounds_users = request.max_keys is not None
+    watched = Progress(progress)
     with engine_or_own(engine) as used:
-        coins, watched = used.new_coins(), Progress(progress)
-        if max_keys is not None:
+        coins = used.new_coins()
+        if bounds_users:
             watched.begin("bounding users")
         counting = prepare_sample(used, request, coins)
         schema = counting.keys.append(pa.field("frequency", pa.int64()))
-        table = pa.Table.from_batches(draw_sample(counting, used, coins, watched), schema)
-        if max_keys is not None:
+        batches = draw_sample(counting, used, coins, watched)
+        table = pa.Table.from_batches(batches, schema)
+        if bounds_users:
             used.forget(counting.source)
-        return Sample(table, sampling, request.source.key, max_keys, part=request.part)
+        return Sample(table, sampling, request.source.key, request.max_keys, part=request.part)
 
 
 def sanitize(
@@ -194,7 +202,8 @@ def sanitize(
     """
     terms = _terms_of_sample(sample, privacy, keys_only, grid)
     with engine_or_own(engine) as used, _reserve_for(sample, terms, ledger, IN_MEMORY) as payment:
-        return _sanitized_sample(sample, terms, used).in_memory(payment)
+        drawn = _sanitized_sample(sample, terms, used)
+        return drawn.in_memory(payment)
 
 
 def sanitize_to_file(
@@ -208,20 +217,23 @@ def sanitize_to_file(
     force: bool = False,
 ) -> Written:
     """Do what `sanitize` does, but write the release to an atomic file."""
-    check_not_input(output, [*sample.inputs(), *([] if ledger is None else [ledger])])
+    inputs = sample.inputs()
+    if ledger is not None:
+        inputs = [*inputs, ledger]
+    check_not_input(output, inputs)
     check_output(output, force=force)
     sample.sampling.to_json()  # refuses a scheme that cannot be written
     terms = _terms_of_sample(sample, privacy, keys_only, grid)
-    with (
-        engine_or_own(None) as used,
-        _reserve_for(sample, terms, ledger, fspath(output)) as payment,
-    ):
-        return _sanitized_sample(sample, terms, used).to_file(output, payment, force)
+    named = fspath(output)
+    with engine_or_own(None) as used, _reserve_for(sample, terms, ledger, named) as payment:
+        drawn = _sanitized_sample(sample, terms, used)
+        return drawn.to_file(output, payment, force)
 
 
 def _terms_of_sample(
     sample: Sample, privacy: StatedPrivacy, keys_only: bool, grid: int | None
 ) -> Terms:
+    """Return the terms of a release of a sample: those of the sample, and the privacy that is stated."""
     budget = Budget(Privacy.of(privacy), sample.max_keys)
     return terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
 
@@ -230,7 +242,7 @@ def _terms_of_sample(
 def _reserve_for(
     sample: Sample, terms: Terms, ledger: str | PathLike[str] | None, output: str
 ) -> Iterator[Payment]:
-    """Reserve the cost of a release of a sample, and mark the sample as used; one that was is refused."""
+    """Reserve the cost of a release of a sample for a block, and mark the sample as used; a used one is refused."""
     sample.require_unused()
     charge = Charge(
         terms.privacy,
@@ -248,16 +260,20 @@ def _reserve_for(
 
 
 def _sanitized_sample(sample: Sample, terms: Terms, engine: Engine) -> DrawnRelease:
-    keys = pa.schema([field for field in sample.table.schema if field.name != "frequency"])
-    return sanitize_batches(iter(sample.table.to_batches()), keys, terms, engine, SecretCoins())
+    """Sanitize a sample with fresh coins."""
+    schema = sample.table.schema
+    keys = pa.schema([field for field in schema if field.name != "frequency"])
+    batches = iter(sample.table.to_batches())
+    return sanitize_batches(batches, keys, terms, engine, SecretCoins())
 
 
 @contextmanager
 def engine_or_own(engine: Engine | None) -> Iterator[Engine]:
-    """Lend this engine, or an embedded one of our own for the time of a block."""
+    """Lend an engine to a block: this one, or an embedded one that is closed after the block."""
     if engine is not None:
         yield engine
         return
+    # DuckDB is imported on demand: whoever brings an engine does without it
     from dpsample.private.engine.duckdb import DuckDB
 
     with DuckDB() as own:

@@ -41,8 +41,9 @@ WARNING: Final = (
     "Do not publish it; sanitize it."
 )
 VERSION: Final = 1  # of sample files
-MODE: Final = 0o600
-_NOT_SAMPLE: Final = ("stream", "before")  # what metadata state of a stream, or of another file
+MODE: Final = 0o600  # of sample files: only their owner reads them
+# names in the metadata of a file that do not belong to the sample: the state of a stream, and the file it replaced
+_NOT_SAMPLE: Final = ("stream", "before")
 
 
 class Sample:
@@ -72,9 +73,12 @@ class Sample:
                 "give one, for example Ppswor(tau='1e-4'), or KeepAll() if nothing was left out",
             )
         self._table = _checked_columns(table, names)
-        self._sampling, self._keys, self._part = sampling, names, part
+        self._sampling = sampling
+        self._keys = names
+        self._part = part
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
-        self._identity, self._used = identity or uuid4().hex, False
+        self._identity = identity or uuid4().hex
+        self._used = False
         self._path: PathLike | None = None  # the file that it was read from
         self._format: str | None = None  # of that file, if it is one of dpsample's
         self._check_frequencies()
@@ -100,24 +104,23 @@ class Sample:
         >>> Sample.from_table(drawn, key="word", frequency="n", sampling=Priority(tau="1e-2"))
         Sample (NOT private): 2 keys, Priority(tau='0.01')
         """
-        names = check_keys(key, ("frequency",)) if key != frequency else ()
-        if not names:
-            raise InvalidValue("key and frequency are different columns", "name another one")
-        is_file = isinstance(source, str | os.PathLike)
-        table = (_foreign if is_file else _arrow)(source, names, frequency)
-        missing = [name for name in (*names, frequency) if table.column_names.count(name) != 1]
-        if missing:
-            names_missing = ", ".join(map(repr, missing))
+        if key == frequency:
             raise InvalidValue(
-                f"the table must have each named column once, but {names_missing} is missing or repeated",
-                f"name some of {', '.join(map(repr, dict.fromkeys(table.column_names)))}",
+                "`key` and `frequency` must be different columns", "name another one"
             )
+        names = check_keys(key, ("frequency",))
+        path = source if isinstance(source, str | os.PathLike) else None
+        if path is None:
+            table = _table_of_object(source, names, frequency)
+        else:
+            table = _table_of_file(path, names, frequency)
+        _require_columns(table, [*names, frequency])
         columns = {name: _plain(table.column(name)) for name in names}
         columns["frequency"] = _integers(table.column(frequency))
-        identity = _identity({}, source) if is_file else None
+        identity = None if path is None else _identity({}, path)
         part = None if part_vouched is None else Part.of(part_vouched, vouched=True)
         sample = cls(pa.table(columns), sampling, names, identity=identity, part=part)
-        sample._path = source if is_file else None
+        sample._path = path
         return sample
 
     @property
@@ -137,7 +140,7 @@ class Sample:
 
     @property
     def max_keys(self) -> int | None:
-        """How many keys each user has at most, if frequencies are numbers of users; None if they are of elements."""
+        """The contribution bound, if frequencies are numbers of users; None if they are numbers of elements."""
         return self._max_keys
 
     @property
@@ -147,7 +150,7 @@ class Sample:
 
     @property
     def identity(self) -> str:
-        """What ledgers call the sample: a random number, drawn with it, or the file that another system wrote."""
+        """The name by which ledgers know the sample: a random number, or the file that another system wrote."""
         return self._identity
 
     @property
@@ -167,32 +170,32 @@ class Sample:
     def mark_used(self) -> None:
         """Note that it is being sanitized: from now on it is refused, and so is the file that it was read from.
 
-        The file may have been sanitized since it was read, by another process: it is looked at again, and marked, under
-        its lock.
+        The file may have been sanitized since it was read, by another process. So it is read again and marked under its
+        lock.
         """
         self.require_unused()
         if self._path is not None and self._format is not None:
             with locked(resolved(self._path)):
-                _, metadata = read_table(self._path, "sample", VERSION, format=self._format)
-                if _identity(metadata, self._path) != self._identity:
-                    raise InvalidValue(
-                        "the file that the sample was read from has another sample now",
-                        "read it again",
-                    )
-                if metadata.get("used"):
-                    raise used_refusal()
-                self._used = True
-                self.write(self._path, force=True, format=self._format)
+                self._mark_file(self._path, self._format)
         self._used = True
+
+    def _mark_file(self, path: PathLike, format: str) -> None:
+        """Write the sample over its file, marked as used, unless the file has another sample or a used one."""
+        _, metadata = read_table(path, "sample", VERSION, format=format)
+        if _identity(metadata, path) != self._identity:
+            raise InvalidValue(
+                "the file that the sample was read from has another sample now",
+                "read it again",
+            )
+        if metadata.get("used"):
+            raise used_refusal()
+        self._used = True
+        self.write(path, force=True, format=format)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The scheme and the marks, as they are written to a file."""
-        optional = {
-            "max_keys_per_user": self._max_keys,
-            "part": self._part and self._part.to_json(),
-        }
-        return {
+        """The metadata of the sample, as they are written to a file: its scheme, and whether it was used."""
+        metadata: dict[str, Any] = {
             "format": "dpsample sample",
             "version": VERSION,
             "private": False,
@@ -201,8 +204,12 @@ class Sample:
             "keys": list(self._keys),
             "identity": self._identity,
             "used": self._used,
-            **{name: value for name, value in optional.items() if value is not None},
         }
+        if self._max_keys is not None:
+            metadata["max_keys_per_user"] = self._max_keys
+        if self._part is not None:
+            metadata["part"] = self._part.to_json()
+        return metadata
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the sample to an atomic file that only its owner can read."""
@@ -213,31 +220,43 @@ class Sample:
         return int(self._table.num_rows)
 
     def __repr__(self) -> str:
-        users = "" if self._max_keys is None else f", up to {self._max_keys:,} for each user"
-        users += "" if self._part is None else f", {self._part}"
-        used = ", sanitized already" if self._used else ""
-        keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
-        return f"Sample (NOT private): {keys}{users}, {self._sampling!r}{used}"
+        keys = "1 key" if len(self) == 1 else f"{len(self):,} keys"
+        shown = [keys]
+        if self._max_keys is not None:
+            shown.append(f"up to {self._max_keys:,} for each user")
+        if self._part is not None:
+            shown.append(str(self._part))
+        shown.append(repr(self._sampling))
+        if self._used:
+            shown.append("sanitized already")
+        listed = ", ".join(shown)
+        return f"Sample (NOT private): {listed}"
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>"
 
     def _check_frequencies(self) -> None:
+        """Refuse frequencies below 1, or above the last one of the scheme."""
         ends = pc.min_max(self._table.column("frequency")).as_py()
-        if ends["min"] is not None and ends["min"] < 1:
+        if ends["min"] is None:
+            return  # there are no keys
+        if ends["min"] < 1:
             raise InvalidValue(
                 "frequencies in a sample must be positive", "leave out keys that do not occur"
             )
-        if ends["max"] is not None and ends["max"] > self._sampling.largest:
+        if ends["max"] > self._sampling.largest:
             raise InvalidValue(
                 f"frequencies must be at most {self._sampling.largest}, the last for which the scheme states q",
                 "state the q of all frequencies that may occur",
             )
 
     def _check_distinct(self) -> None:
-        keys = [self._table.column(name) for name in self._keys]
-        if pc.all(ascends([k[:-1] for k in keys], [k[1:] for k in keys]), min_count=0).as_py():
-            return  # as a sample that dpsample drew does
+        """Refuse keys that are there twice."""
+        columns = [self._table.column(name) for name in self._keys]
+        rows = [column[:-1] for column in columns]
+        next_rows = [column[1:] for column in columns]
+        if pc.all(ascends(rows, next_rows), min_count=0).as_py():
+            return  # keys that ascend are distinct: as in a sample that dpsample drew
         if self._table.group_by(list(self._keys)).aggregate([]).num_rows < len(self):
             raise refusal_of_code("twice")
 
@@ -252,11 +271,11 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
         lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError
     )
     identity = _identity(metadata, path)
-    sample = Sample(
-        table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity, part=part
-    )
+    max_keys = metadata.get("max_keys_per_user")
+    sample = Sample(table, sampling, keys, max_keys, identity=identity, part=part)
     sample._used = metadata.get("used", False)
-    sample._path, sample._format = path, format_of(path, format)
+    _remember_file(sample, path, format_of(path, format))
+    # whatever else the metadata state, or state in another way, was not written by dpsample
     of_sample = {name: value for name, value in metadata.items() if name not in _NOT_SAMPLE}
     of_sample.setdefault("identity", identity)
     if type(sample.used) is not bool or canonical(sample.metadata) != canonical(of_sample):
@@ -265,26 +284,33 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
 
 
 def _stated(metadata: Mapping[str, Any]) -> tuple[Sampling, tuple[str, ...], Part | None]:
+    """Return the scheme, the keys and the part that the metadata of a sample state."""
+    sampling = Sampling.from_json(metadata["sampling"])
+    keys = tuple(metadata["keys"])
     part = Part.from_json(metadata["part"]) if "part" in metadata else None
-    return Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"]), part
+    return sampling, keys, part
 
 
 def drawn_of_part(sample: Sample, part: Part | None) -> Sample:
-    """State the part that a sample was drawn from, before anybody has it."""
+    """Return the sample with the part that it was drawn from; for a sample that nobody has seen yet."""
     sample._part = part
     return sample
 
 
-def sample_of_file(sample: Sample, path: PathLike) -> Sample:
-    """State the file that has this sample, of the same identity: it is marked as used with it."""
-    sample._path, sample._format = path, format_of(path, None)
-    return sample
+def mark_file_with(sample: Sample, path: PathLike) -> None:
+    """State that this file has the sample: it is marked as used together with the sample."""
+    _remember_file(sample, path, format_of(path, None))
+
+
+def _remember_file(sample: Sample, path: PathLike, format: str) -> None:
+    """Note the file that has this sample, and its format."""
+    sample._path = path
+    sample._format = format
 
 
 def _identity(metadata: Mapping[str, Any], path: PathLike) -> str:
-    return str(
-        metadata.get("identity") or f"file {os.path.realpath(path)}"
-    )  # before samples had one
+    """Return the identity of the sample in a file; a file that states none, of another system, is named instead."""
+    return str(metadata.get("identity") or f"file {os.path.realpath(path)}")
 
 
 def used_refusal() -> InvalidValue:
@@ -296,12 +322,12 @@ def used_refusal() -> InvalidValue:
 
 
 def _checked_columns(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """Return the columns of a sample in order; others, or other types, are refused."""
+    """Return the columns of a sample in order; other columns, or other types, are refused."""
     names = [*keys, "frequency"]
     if sorted(table.schema.names) != sorted(names):
+        found = ", ".join(map(repr, table.schema.names)) or "none"
         raise InvalidValue(
-            f"a sample has its key columns and 'frequency', and no others, but this table has "
-            f"{', '.join(map(repr, table.schema.names)) or 'none'}",
+            f"a sample has its key columns and 'frequency', and no others, but this table has {found}",
             "select these columns, or use Sample.from_table",
         )
     table = table.select(names)
@@ -315,21 +341,33 @@ def _checked_columns(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     return pa.Table.from_batches(rebatch(table.to_batches(), schema), schema)
 
 
-def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Table:
-    kind = kind_of(source)
-    if kind:
-        read_it = "use dpsample.read_sample: it carries its scheme"
+def _require_columns(table: pa.Table, names: Sequence[str]) -> None:
+    """Refuse a table that does not have each of these columns once."""
+    missing = [name for name in names if table.column_names.count(name) != 1]
+    if missing:
+        names_missing = ", ".join(map(repr, missing))
+        columns = ", ".join(map(repr, dict.fromkeys(table.column_names)))
         raise InvalidValue(
-            f"a sample that another system drew cannot be a dpsample {kind}",
-            read_it if kind == "sample" else "leave it as it is: it is private already",
+            f"the table must have each named column once, but {names_missing} is missing or repeated",
+            f"name some of {columns}",
         )
-    suffix = Path(source).suffix.lower()
+
+
+def _table_of_file(path: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Table:
+    """Read a file that another system wrote; keys of text files are text."""
+    kind = kind_of(path)
+    if kind:
+        remedy = "leave it as it is: it is private already"
+        if kind == "sample":
+            remedy = "use dpsample.read_sample: it carries its scheme"
+        raise InvalidValue(f"a sample that another system drew cannot be a dpsample {kind}", remedy)
+    suffix = Path(path).suffix.lower()
     refusal = InvalidValue(
-        f"{str(source)!r} must be a readable {suffix} file with whole frequencies",
+        f"{str(path)!r} must be a readable {suffix} file with whole frequencies",
         "check the path, and read it with another tool",
     )
     types = {**dict.fromkeys(keys, pa.string()), frequency: pa.int64()}
-    table = attempt(lambda: read_foreign(source, types), refusal, Exception)
+    table = attempt(lambda: read_foreign(path, types), refusal, Exception)
     if table is None:
         raise InvalidValue(
             f"a sample is a .parquet, .arrow or .csv file, not {suffix!r}", "convert it to Parquet"
@@ -337,36 +375,37 @@ def _foreign(source: PathLike, keys: tuple[str, ...], frequency: str) -> pa.Tabl
     return table
 
 
-def _arrow(source: Any, keys: tuple[str, ...], frequency: str) -> pa.Table:
+def _table_of_object(source: Any, keys: tuple[str, ...], frequency: str) -> pa.Table:
+    """Return the Arrow table of an object; pandas columns of objects become text."""
     columns = [*keys, frequency]
     if is_pandas(source):
         labels = [str(label) for label in source.columns]
         if all(labels.count(name) == 1 for name in columns):
             return frame_table(source, columns, {}, (frequency,))
+    if isinstance(source, pa.Table):
+        return source
     refusal = InvalidValue(
         f"a sample is a file or a table that exports Arrow, not an object of type {type(source).__name__}",
         "convert it to an Arrow table",
     )
-    return (
-        source
-        if isinstance(source, pa.Table)
-        else attempt(lambda: pa.table(source), refusal, Exception)
-    )
+    return attempt(lambda: pa.table(source), refusal, Exception)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Undo what a system may do to strings to save space: dictionaries and views."""
-    t = column.type
-    if pa.types.is_dictionary(t):
-        return _plain(column.cast(t.value_type))
-    return column.cast(without_view(t))
+    """Return a column without dictionaries and views, by which systems save space."""
+    type_ = column.type
+    if pa.types.is_dictionary(type_):
+        return _plain(column.cast(type_.value_type))
+    return column.cast(without_view(type_))
 
 
 def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    t = column.type
-    if not (pa.types.is_integer(t) or (pa.types.is_decimal(t) and t.scale == 0)):
+    """Return frequencies as int64; columns of other than whole numbers are refused."""
+    type_ = column.type
+    whole_decimals = pa.types.is_decimal(type_) and type_.scale == 0
+    if not (pa.types.is_integer(type_) or whole_decimals):
         raise InvalidValue(
-            f"frequencies must be integers, not {t}",
+            f"frequencies must be integers, not {type_}",
             "count the elements of each key, or cast to int64",
         )
     refusal = InvalidValue("frequencies must be at most 2**63 - 1", "check how they were summed")

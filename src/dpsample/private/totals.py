@@ -17,8 +17,12 @@ from dpsample.scheme.sampling import Sampling
 
 
 @dataclass(frozen=True)
-class Sized:
-    """How keys are sampled; in a sample of a chosen size, the total that gave tau, and the keys if they are aside."""
+class ChosenSampling:
+    """How keys are sampled, as stated or by a private total.
+
+    `realized` has the total that gave tau, for a sample of a chosen size. `counted` holds all keys with their
+    frequencies where the engine has put them aside on the way; it is private, and for the engine alone.
+    """
 
     sampling: Sampling
     realized: RealizedSize | None = None
@@ -28,31 +32,35 @@ class Sized:
 class Totals:
     """The totals of a source, each with noise by coins of its own.
 
-    One element or user changes `changes` frequencies by one each, and the total of frequencies by as much.
+    One element or user changes `budget.changes` frequencies by one each, and so the total of frequencies by as much.
     """
 
     def __init__(self, drawing: Drawing, source: Source) -> None:
-        self._drawing, self._engine, self._source = drawing, drawing.engine, source
-        self._setting = drawing.request.setting
-        self._budget = self._setting.budget
+        self._drawing = drawing
+        self._engine = drawing.engine
+        self._source = source
+        self._budget = drawing.request.options.budget
 
     @cached_property
     def _true_elements(self) -> int:
-        """The number of elements, read once for two totals; as private as the data."""
+        """The number of elements without noise, read once for two totals. NOT private."""
         return self._engine.total(self._source)
 
-    def sized(self) -> Sized:
-        """Choose tau by a private total of weights, if the sample is of a chosen size."""
-        size, counted = self._setting.size, None
+    def choose_sampling(self) -> ChosenSampling:
+        """Return the stated sampling scheme; for a sample of a chosen size, buy the total that gives tau."""
+        options = self._drawing.request.options
+        size = options.size
         if size is None:
-            return Sized(self._setting.sampling)
+            return ChosenSampling(options.sampling)
         self._drawing.progress.begin("weighing keys")
+        counted = None
         if size.by_frequency:
             weights = self._true_elements
         else:
             counted, weights = self._engine.weighed(self._source, size.total)
         bought = self._bought(weights, size.share, size.sensitivity, size.unit)
-        return Sized(size.sampling(bought), RealizedSize(size.size, bought), counted)
+        realized = RealizedSize(size.size, bought)
+        return ChosenSampling(size.sampling(bought), realized, counted)
 
     def elements(self) -> Total | None:
         """Buy a total of elements, or of the keys that users kept, if the budget has a share for it."""
@@ -63,14 +71,14 @@ class Totals:
         return self._bought(self._true_elements, share)
 
     def dropped(self, unbounded: Source) -> Total | None:
-        """Buy a total of the keys that users dropped, of each user up to a bound, if the budget has a share for it."""
+        """Buy a total of the keys that users dropped, up to a bound for each user, if the budget has a share for it."""
         share = self._budget.shares.get("dropped keys")
         if share is None:
             return None
         self._drawing.progress.begin("counting the keys of users")
         bound = self._budget.changes
-        beyond = self._engine.dropped(unbounded, bound, most_dropped(bound))
-        return self._bought(beyond, share, Fraction(TIMES))
+        dropped = self._engine.dropped(unbounded, bound, most_dropped(bound))
+        return self._bought(dropped, share, Fraction(TIMES))
 
     def _bought(
         self,
@@ -79,6 +87,10 @@ class Totals:
         each: Fraction = Fraction(1),
         unit: Fraction = Fraction(1),
     ) -> Total:
-        """Add noise to a total of units, which one frequency changes by at most `each`."""
-        stated = Total(0, self._budget.spent_on(share), each * self._budget.changes, unit)
+        """Return a total with the noise that a share of epsilon buys.
+
+        `truth` counts steps of `unit`. One unit more of one frequency changes the total by at most `each`.
+        """
+        epsilon = self._budget.spent_on(share)
+        stated = Total(0, epsilon, each * self._budget.changes, unit)
         return noisy_total(truth, stated, self._drawing.coins.fresh())

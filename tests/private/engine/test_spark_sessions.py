@@ -255,7 +255,7 @@ class TestFunctions:
 
     def test_random_rows_are_not_read_twice(self, spark: Any) -> None:
         source = Source(spark.range(1000).selectExpr("if(rand() < 0.5, 1, 2) AS k"), "k")
-        with pytest.raises(InvalidValue, match="what is read twice must be the same each time"):
+        with pytest.raises(InvalidValue, match="reads its source twice"):
             dpsample.spark.release(source, privacy=PRIVACY, sampling=Ppswor(0.01), strategy="two-pass")
         with Spark() as engine:
             assert usable_strategy(engine, source, Ppswor(0.01), "auto") == "aggregate"

@@ -244,7 +244,7 @@ class TestBounding:
         frame = spark.range(100).selectExpr("id AS u", "if(rand() < 0.5, 1, 2) AS k")
         with pytest.raises(InvalidValue, match="may be others when they are read again"):
             dpsample.spark.release(frame, "k", privacy=PRIVACY, user="u", max_keys_per_user=2)
-        with pytest.raises(InvalidValue, match="what is read twice must be the same each time"):
+        with pytest.raises(InvalidValue, match="reads its source twice"):
             dpsample.spark.release(frame, "k", privacy=PRIVACY, total=True)
 
 

@@ -127,7 +127,7 @@ def test_what_is_no_batch_is_refused_and_not_added() -> None:
     made = Stream("0.1")
     made.add(pa.table({"key": ["a", "b"]}))
     for batch, rule in [
-        ("file.parquet", "a path is no batch"),
+        ("file.parquet", "not a path"),
         (Counter("abc"), "a stream has one row for each element"),
         (pa.table({"key": ["c", None]}), "the key column 'key' must have no NULL"),
         (["c", None], "the key column 'key' must have no NULL"),
@@ -142,7 +142,7 @@ def test_what_is_no_batch_is_refused_and_not_added() -> None:
     assert made.elements == 3
     with refused("the text of the pipe is not in UTF-8", hidden=["secret"]):
         made.add_pipe(io.BytesIO(b"secret\xff\n"))
-    with refused("a line has not 2 fields", hidden=["secret"]):
+    with refused("each line must have 2 fields", hidden=["secret"]):
         Stream(1, ["a", "b"]).add_pipe(io.BytesIO(b"secret\n"), delimiter="\t")
     with refused("a pipe of CSV", hidden=["secret"]):
         Stream(1).add_pipe(io.BytesIO(b"key,b\nsecret\n"), format="csv")
@@ -150,7 +150,7 @@ def test_what_is_no_batch_is_refused_and_not_added() -> None:
         made.add_pipe(io.BytesIO(), format="parquet")
     with refused("a key column cannot be called"):
         Stream(1, "frequency")
-    with refused("keys are held while a stream comes"):
+    with refused("SampleAndHold is a scheme for streams"):
         dpsample.release(["a"], privacy=PRIVACY, sampling=SampleAndHold("0.1"))
 
 

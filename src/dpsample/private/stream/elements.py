@@ -19,14 +19,14 @@ from dpsample.private.sources.python_objects import null_refusal
 from dpsample.private.sources.source import Source
 
 Batches = Iterator[pa.RecordBatch]
-_BLOCK = 4 << 20  # bytes of a pipe that are read at once
+_BLOCK = 4 << 20  # bytes of a pipe that are read at once: more take memory, fewer take time
 
 
 def object_source(data: Any, keys: tuple[str, ...], **options: Any) -> Source:
-    """Make a source of what a program hands over: a table, a column, or an iterable of keys."""
+    """Return the source of an object that a program hands over: a table, a column, or an iterable of keys."""
     if isinstance(data, str | bytes | os.PathLike):
         raise InvalidValue(
-            "a path is no batch, which is a table, a column or an iterable of keys", "use add_files"
+            "a batch must be a table, a column or an iterable of keys, not a path", "use add_files"
         )
     if isinstance(data, pa.Array | pa.ChunkedArray):
         data = pa.table({keys[0]: data})
@@ -51,13 +51,15 @@ def elements(source: Source, engine: Engine | None = None) -> tuple[pa.Schema, B
         return keys, (batch.cast(keys) for batch in engine.elements(source))
     if source.kind == "table":
         table = source_table(source)
-        schema, batches = table.schema, iter(table.to_batches())
+        schema = table.schema
+        batches = iter(table.to_batches())
     else:
         schema, batches = source_batches(source)
     for field in schema:
         require_plain(field.name, _plain_type(field.type))
-    keys = _plain(schema.with_metadata(None))
-    keys = pa.schema([field.with_name(name) for field, name in zip(keys, source.key, strict=True)])
+    types = _plain(schema.with_metadata(None))
+    fields = [field.with_name(name) for field, name in zip(types, source.key, strict=True)]
+    keys = pa.schema(fields)
     return keys, (_checked(batch, keys, source.drop_null) for batch in batches)
 
 
@@ -76,23 +78,31 @@ def lines(
             f"lines of several key columns must be divided by one character, not {delimiter!r}",
             "give one, such as a tab",
         )
-    schema = pa.schema([(name, pa.string()) for name in keys])
-    return schema, (
-        pa.RecordBatch.from_arrays(_fields(text, keys, delimiter), schema=schema)
-        for text in _texts(pipe)
-    )
+    schema = _text_columns(keys)
+
+    def batches() -> Batches:
+        for text in _texts(pipe):
+            fields = _fields(text, keys, delimiter)
+            yield pa.RecordBatch.from_arrays(fields, schema=schema)
+
+    return schema, batches()
+
+
+def _text_columns(keys: tuple[str, ...]) -> pa.Schema:
+    """Return the schema of keys of text."""
+    return pa.schema([(name, pa.string()) for name in keys])
 
 
 def csv(
     pipe: IO[bytes], keys: tuple[str, ...], delimiter: str = ",", drop_null: bool = False
 ) -> tuple[Any, Batches]:
-    """Return the keys of a pipe of CSV with a header line: text, as in files."""
+    """Return the keys of a pipe of CSV with a header line; they are text, as in files."""
     refusal = InvalidValue(
         "a pipe of CSV must be text in UTF-8 with a header line that names the key columns, and as many fields in each "
         "line",
         "check the names and the delimiter",
     )
-    schema = pa.schema([(name, pa.string()) for name in keys])
+    schema = _text_columns(keys)
     convert = pyarrow.csv.ConvertOptions(
         include_columns=list(keys),
         column_types=schema,
@@ -110,17 +120,18 @@ def csv(
             pa.ArrowException,
             KeyError,
         )
-        while (
-            batch := attempt(lambda: next(reader, None), refusal, pa.ArrowException)
-        ) is not None:
+        while True:
+            batch = attempt(lambda: next(reader, None), refusal, pa.ArrowException)
+            if batch is None:
+                return
             yield _checked(batch, schema, drop_null)
 
     return schema, batches()
 
 
 def _texts(pipe: IO[bytes]) -> Iterator[pa.Array]:
-    """The lines of a pipe, without their ends, many at once."""
-    rest = b""
+    """Yield the lines of a pipe, without their ends, many at once."""
+    rest = b""  # the beginning of a line that goes on in the next block
     while block := pipe.read(_BLOCK):
         complete, end, begun = block.rpartition(b"\n")
         if end:
@@ -133,12 +144,14 @@ def _texts(pipe: IO[bytes]) -> Iterator[pa.Array]:
 
 
 def _lines(text: bytes) -> pa.Array:
+    """Return the lines of a text, each of which ends with a line feed, as an array without copies of each line."""
     data = np.frombuffer(text, np.uint8)
-    ends = data == ord("\n")
-    places = np.flatnonzero(ends)
-    offsets = np.append(0, places - np.arange(len(places))).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[~ends])]
-    array = pa.Array.from_buffers(pa.string(), len(places), buffers)
+    is_end = data == ord("\n")
+    ends = np.flatnonzero(is_end)
+    # Arrow's array of texts has all bytes without line feeds, and the offset at which each text begins
+    offsets = np.append(0, ends - np.arange(len(ends))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[~is_end])]
+    array = pa.Array.from_buffers(pa.string(), len(ends), buffers)
     refusal = InvalidValue(
         "the text of the pipe is not in UTF-8", "convert it first, such as with iconv"
     )
@@ -147,41 +160,53 @@ def _lines(text: bytes) -> pa.Array:
 
 
 def _fields(text: pa.Array, keys: tuple[str, ...], delimiter: str | None) -> list[pa.Array]:
-    """Return a column for each key, of lines of text whose fields a delimiter separates."""
+    """Return an array for each key column, from lines of text whose fields a delimiter separates."""
     if len(keys) == 1:
         return [text]
+    width = len(keys)
     lines = pc.split_pattern(text, delimiter)
-    other_lengths = pc.not_equal(pc.list_value_length(lines), len(keys))
+    other_lengths = pc.not_equal(pc.list_value_length(lines), width)
     if pc.any(other_lengths, min_count=0).as_py():
         raise InvalidValue(
-            f"a line has not {len(keys)} fields, one for each key column", "check the delimiter"
+            f"each line must have {width} fields, one for each key column", "check the delimiter"
         )
     fields = lines.flatten()  # of one line after another
-    places = np.arange(len(fields)).reshape(-1, len(keys))
-    return [fields.take(pa.array(places[:, column])) for column in range(len(keys))]
+    columns = []
+    for column in range(width):
+        places = np.arange(column, len(fields), width)
+        columns.append(fields.take(pa.array(places)))
+    return columns
 
 
 def _checked(batch: pa.RecordBatch, schema: pa.Schema, drop_null: bool) -> pa.RecordBatch:
-    """Give a batch the names and types of keys, without NULL."""
-    columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    """Return a batch of keys with the names and types of a schema; NULL is dropped or refused."""
+    columns = []
+    with_null = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        columns.append(column.cast(field.type))
+        if column.null_count:
+            with_null.append(field.name)
     keys = pa.RecordBatch.from_arrays(columns, schema=schema)
-    gaps = [name for name, column in zip(schema.names, columns, strict=True) if column.null_count]
-    if gaps and not drop_null:
-        raise null_refusal(gaps[0])
+    if with_null and not drop_null:
+        raise null_refusal(with_null[0])
     refusal = InvalidValue(
         "a key is text that is not in UTF-8, or invalid", "cast the column to binary"
     )
     attempt(lambda: keys.validate(full=True), refusal, pa.ArrowException)
-    return keys.drop_null() if gaps else keys
+    return keys.drop_null() if with_null else keys
 
 
 def _plain(schema: Iterable[pa.Field]) -> pa.Schema:
-    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
+    """Return the schema of keys as a stream keeps them."""
+    fields = [pa.field(field.name, _plain_type(field.type)) for field in schema]
+    return pa.schema(fields)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that a stream keeps: one for all texts, and one for all bytes."""
-    kind = without_view(kind.value_type if pa.types.is_dictionary(kind) else kind)
-    if is_text(kind):
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that a stream keeps: one for all texts, and one for all bytes."""
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    plain = without_view(type_)
+    if is_text(plain):
         return pa.string()
-    return pa.binary() if pa.types.is_large_binary(kind) else kind
+    return pa.binary() if pa.types.is_large_binary(plain) else plain

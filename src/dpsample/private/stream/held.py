@@ -18,11 +18,13 @@ from dpsample.scheme.sampling import Ints
 # keys that are looked up first, in a hash table that fits into the cache of a processor: of Zipf-like keys, 1,024 have
 # 0.72 of the elements and take 12 ns for each, 4,096 0.78 and 17 ns, 16,384 0.83 and 37 ns
 _FREQUENT = 4096
-_WORTH = 0.25  # the share of elements from which on that saves time
-# elements of other keys that are looked up at once, at least, and for each held key, of which a hash table is made:
-# with fewer of them this takes longer, with more of them it takes memory
+_WORTH = 0.25  # they are looked up first only if they have this share of the elements: with less, it takes time
+# other elements wait until there are this many of them, at least, and for each held key: with fewer, a hash table of
+# all held keys is made more often, which takes time; with more, they take memory
 _LEAST = 1 << 18
 _PER_HELD = 4
+
+Flags = NDArray[np.bool_]
 
 
 class HeldKeys:
@@ -43,13 +45,12 @@ class HeldKeys:
         nothing = schema.empty_table()
         self._keys = nothing if keys is None else keys.combine_chunks()
         self._counts = np.zeros(0, np.int64) if counts is None else counts
-        self._waiting: list[
-            tuple[pa.Table, NDArray[np.bool_]]
-        ] = []  # elements, and whether they are picked
-        self._frequent: Ints = np.zeros(0, np.int64)  # rows of the most frequent keys, lately
+        self._waiting: list[tuple[pa.Table, Flags]] = []  # elements, and whether they are picked
+        # the most frequent keys, lately, and what decides when they are chosen again
+        self._frequent: Ints = np.zeros(0, np.int64)  # their rows among the held keys
         self._frequent_keys = nothing
-        self._chosen_at = self._counts.copy()  # counts when they were chosen
-        self._elements = 0  # since they were chosen
+        self._counts_when_chosen = self._counts.copy()
+        self._elements_since = 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -64,22 +65,22 @@ class HeldKeys:
         return table.sort_by([(name, "ascending") for name in self.schema.names])
 
     def count(self, elements: pa.Table, words: Words, picked_words: int) -> None:
-        """Count a chunk of elements, one row each, whose coins are these words."""
+        """Count a chunk of elements, one row each, whose coins are these words; those below `picked_words` pick."""
         picked = words < np.uint64(picked_words)
-        self._elements += len(picked)
+        self._elements_since += len(picked)
         if len(self._frequent):
             place = _places(elements, self._frequent_keys)
             self._counts[self._frequent] += _bincount(place, len(self._frequent))
             others = place < 0
-            elements, picked = elements.filter(pa.array(others)), picked[others]
+            elements = elements.filter(pa.array(others))
+            picked = picked[others]
         self._waiting.append((elements, picked))
-        if sum(len(picked) for _, picked in self._waiting) >= max(
-            _LEAST, _PER_HELD * len(self._counts)
-        ):
+        waiting = sum(len(of_chunk) for _, of_chunk in self._waiting)
+        if waiting >= max(_LEAST, _PER_HELD * len(self._counts)):
             self._count_waiting()
 
     def add(self, counted: pa.Table) -> None:
-        """Add distinct keys that were counted elsewhere, with `frequency`; those that are not held are so from now on.
+        """Add distinct keys that were counted elsewhere, with `frequency`; from now on all of them are held.
 
         >>> held = HeldKeys(pa.schema([("key", pa.string())]))
         >>> for keys in (["a"], ["b", "a"]):
@@ -88,96 +89,107 @@ class HeldKeys:
         {'key': ['a', 'b'], 'frequency': [7, 3]}
         """
         self._count_waiting()
-        keys, counts = counted.select(self.schema.names), counted.column("frequency").to_numpy()
+        keys = counted.select(self.schema.names)
+        counts = counted.column("frequency").to_numpy()
         place = _places(keys, self._keys)
         held = place >= 0
         self._counts[place[held]] += counts[held]
-        self._keys = pa.concat_tables([self._keys, keys.filter(pa.array(~held))]).combine_chunks()
+        self._append_keys(keys.filter(pa.array(~held)))
         self._counts = np.append(self._counts, counts[~held])
+
+    def _append_keys(self, new: pa.Table) -> None:
+        """Hold further keys; their counts are the caller's."""
+        self._keys = pa.concat_tables([self._keys, new]).combine_chunks()
 
     def _count_waiting(self) -> None:
         """Count the elements that wait, and choose the most frequent keys again."""
         if not self._waiting:
             return
-        elements = pa.concat_tables([part for part, _ in self._waiting])
-        picked = np.concatenate([part for _, part in self._waiting])
-        before, self._waiting = len(self._counts), []
-        new, first = self._picked(elements, picked)
+        elements = pa.concat_tables([of_chunk for of_chunk, _ in self._waiting])
+        picked = np.concatenate([of_chunk for _, of_chunk in self._waiting])
+        self._waiting = []
+        held_before = len(self._counts)
+        new, picked_first = self._newly_picked(elements, picked)
         if len(new):
-            self._keys = pa.concat_tables([self._keys, new]).combine_chunks()
+            self._append_keys(new)
         place = _places(elements, self._keys)
-        rows = np.flatnonzero(
-            place >= before
-        )  # of a new key, elements before the picked one do not count
-        place[rows[rows < first[place[rows] - before]]] = -1
-        self._counts = np.append(self._counts, np.zeros(len(new), np.int64)) + _bincount(
-            place, before + len(new)
-        )
+        # elements of a new key do not count before the row at which it was picked first
+        of_new = np.flatnonzero(place >= held_before)
+        too_early = of_new[of_new < picked_first[place[of_new] - held_before]]
+        place[too_early] = -1
+        counts = np.append(self._counts, np.zeros(len(new), np.int64))
+        self._counts = counts + _bincount(place, len(counts))
         self._choose_frequent()
-        pa.default_memory_pool().release_unused()  # 15 MB of 290, and no time
+        # gives 15 MB of 290 back to the system, and takes no time
+        pa.default_memory_pool().release_unused()
 
     def _choose_frequent(self) -> None:
+        """Choose the keys with the most elements since the last choice, if looking them up first saves time."""
         lately = self._counts.copy()
-        lately[: len(self._chosen_at)] -= self._chosen_at
-        most = np.argpartition(lately, -min(_FREQUENT, len(lately)))[-_FREQUENT:]
-        if lately[most].sum() < _WORTH * self._elements:
-            most = most[:0]
-        self._frequent, self._frequent_keys = most, self._keys.take(pa.array(most)).combine_chunks()
-        self._chosen_at, self._elements = self._counts.copy(), 0
+        lately[: len(self._counts_when_chosen)] -= self._counts_when_chosen
+        chosen = np.argpartition(lately, -min(_FREQUENT, len(lately)))[-_FREQUENT:]
+        if lately[chosen].sum() < _WORTH * self._elements_since:
+            chosen = chosen[:0]
+        self._frequent = chosen
+        self._frequent_keys = self._keys.take(pa.array(chosen)).combine_chunks()
+        self._counts_when_chosen = self._counts.copy()
+        self._elements_since = 0
 
-    def _picked(self, elements: pa.Table, picked: NDArray[np.bool_]) -> tuple[pa.Table, Ints]:
-        """The keys of picked elements that are not held yet, and the row at which each was picked first."""
-        rows = np.flatnonzero(picked)
-        of_rows = elements.take(pa.array(rows))
-        _, first = np.unique(_numbered(of_rows), return_index=True)
-        keys = of_rows.take(pa.array(first)).combine_chunks()
+    def _newly_picked(self, elements: pa.Table, picked: Flags) -> tuple[pa.Table, Ints]:
+        """Return the keys of picked elements that are not held yet, and the row at which each was picked first."""
+        picked_rows = np.flatnonzero(picked)
+        of_picked = elements.take(pa.array(picked_rows))
+        numbers = _numbered(of_picked)
+        _, first = np.unique(numbers, return_index=True)
+        keys = of_picked.take(pa.array(first)).combine_chunks()
         held = _places(self._keys, keys)  # a hash table of the few, not of all that are held
         new = np.setdiff1d(np.arange(len(first)), held)
-        first_rows = rows[first[new]]
-        return keys.take(pa.array(new)), first_rows
+        return keys.take(pa.array(new)), picked_rows[first[new]]
 
 
 def words_of(key: bytes, start: int, n: int) -> Words:
-    """Return the coins of n elements from element `start` on."""
+    """Return the coins of n elements from element `start` on, of the key stream of a secret key."""
     return StreamCoins(key, start).first(n)
 
 
 def _places(elements: pa.Table, keys: pa.Table) -> Ints:
     """Return the row of each element's key in a table of distinct keys, or -1.
 
-    Several columns become one: a number for each pair of values of the first two that a key has, and so on.
+    Several columns become one: each pair of values of the first two columns that a key has gets a number; then each
+    pair of such a number and a value of the third column; and so on.
     """
-    (first, known), *others = [
-        (elements.column(n), keys.column(n)) for n in range(keys.num_columns)
-    ]
-    place, key = first, known
-    for column, values in others:
-        place, key = _numbers(place, key)
-        second, second_key = _numbers(column, values)
-        width = np.int64(second_key.max(initial=0) + 1)
-        place = np.where((place < 0) | (second < 0), -1, place * width + second)
-        key = key * width + second_key
-    return _index(place, key)
+    place = elements.column(0)
+    known = keys.column(0)
+    for column in range(1, keys.num_columns):
+        first, first_of_keys = _numbers(place, known)
+        second, second_of_keys = _numbers(elements.column(column), keys.column(column))
+        width = np.int64(second_of_keys.max(initial=0) + 1)
+        absent = (first < 0) | (second < 0)
+        place = np.where(absent, -1, first * width + second)
+        known = first_of_keys * width + second_of_keys
+    return _index(place, known)
 
 
 def _numbered(keys: pa.Table) -> Ints:
     """Number the distinct rows of a table, and return the number of each row."""
     number = np.zeros(len(keys), np.int64)
     for column in keys.columns:
-        second = _index(column, pc.unique(column))
-        _, number = np.unique(number * (second.max(initial=0) + 1) + second, return_inverse=True)
+        value = _index(column, pc.unique(column))
+        values = value.max(initial=0) + 1
+        pair = number * values + value
+        _, number = np.unique(pair, return_inverse=True)
     return number
 
 
 def _bincount(place: Ints, n: int) -> Ints:
-    """Count the places from 0 to n - 1; -1 is none."""
+    """Count the places from 0 to n - 1; -1 is no place."""
     counts: Ints = np.bincount(place + 1, minlength=n + 1)[1:]
     return counts
 
 
 def _numbers(column: Any, values: Any) -> tuple[Ints, Ints]:
-    """Number the distinct values; return the numbers of a column, -1 for others, and of the values themselves."""
-    distinct = pc.unique(pa.array(values) if isinstance(values, np.ndarray) else values)
+    """Number distinct values; return the numbers of a column, -1 for other values, and those of the values."""
+    distinct = pc.unique(_as_arrow(values))
     return _index(column, distinct), _index(values, distinct)
 
 
@@ -189,6 +201,7 @@ def _index(column: Any, values: Any) -> Ints:
 
 
 def _as_arrow(values: Any) -> Any:
+    """Return an array of Arrow, from one of NumPy or from chunks."""
     if isinstance(values, np.ndarray):
         return pa.array(values)
     if isinstance(values, pa.ChunkedArray):

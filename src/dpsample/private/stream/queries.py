@@ -1,6 +1,4 @@
-"""Streams that a streaming query counts: the state of one, as the query finds and leaves it. NOT private."""
-
-from hashlib import blake2b
+"""The stream of a streaming query, whose batches are counted where their rows are. NOT private."""
 
 import pyarrow as pa
 
@@ -11,21 +9,22 @@ from dpsample.private.stream.stream import read_stream
 
 
 class QueryStream:
-    """The state of a stream whose batches a streaming query counts: each batch once, in their order.
+    """The state of a stream in a file, as a batch of a streaming query finds and leaves it.
 
-    The query may hand over its last batch again. It is recognized by the number that it has in the query.
+    Each batch is counted once, in the order of batches. The query may hand over its last batch again: it is recognized
+    by its number in the query, and then `counted` is true.
     """
 
     def __init__(self, path: PathLike, query: str, batch: int) -> None:
-        self._path, self._stream, self._batch = path, read_stream(path), (query, batch)
-        follows, last = self._stream._query or (query, -1)
-        if follows != query or batch > last + 1:
-            raise InvalidValue(
-                "the state has batches of another streaming query"
-                if follows != query
-                else "the state lacks batches of this streaming query before this one",
-                "keep a state and its checkpoint together, or start both anew",
-            )
+        self._path = path
+        self._query = query
+        self._batch = batch
+        self._stream = read_stream(path)
+        followed, last = self._stream._query or (query, -1)
+        if followed != query:
+            raise _wrong_state("the state has batches of another streaming query")
+        if batch > last + 1:
+            raise _wrong_state("the state lacks batches of this streaming query before this one")
         self.counted = batch <= last
 
     @property
@@ -36,16 +35,13 @@ class QueryStream:
     @property
     def coins(self) -> Secret:
         """The coins of this batch: a batch that is counted again has the same."""
-        number = self._batch[1].to_bytes(8, "little")
-        return Secret(
-            blake2b(number, digest_size=32, key=self._stream._secret, person=b"batch").digest()
-        )
+        return self._stream._coins_of_batch(self._batch)
 
     def add(self, counted: pa.Table, elements: int) -> None:
-        """Add what the batch has of held keys, those that it came to hold among them, and write the state."""
-        stream = self._stream
-        stream._require_types(counted.schema.remove(counted.schema.get_field_index("frequency")))
-        stream._current().add(counted)
-        stream._elements += elements
-        stream._query = self._batch
-        stream.write(self._path)
+        """Add the keys of the batch that are held from now on, with their frequencies, and write the state."""
+        self._stream._add_counted(counted, elements, (self._query, self._batch))
+        self._stream.write(self._path)
+
+
+def _wrong_state(problem: str) -> InvalidValue:
+    return InvalidValue(problem, "keep a state and its checkpoint together, or start both anew")

@@ -5,6 +5,8 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
@@ -19,9 +21,10 @@ from dpsample.files.atomic_file import locked
 from dpsample.files.metadata import format_of, resolved
 from dpsample.files.reading import metadata_of
 from dpsample.privacy import StatedPrivacy
+from dpsample.private.derived_coins import Secret
 from dpsample.private.randomness import secret_key
 from dpsample.private.run import sanitize
-from dpsample.private.sample import MODE, VERSION, Sample, sample_of_file, used_refusal
+from dpsample.private.sample import MODE, VERSION, Sample, mark_file_with, used_refusal
 from dpsample.private.sources.kinds import RESERVED
 from dpsample.private.sources.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
@@ -34,10 +37,18 @@ if TYPE_CHECKING:
     from dpsample.private.engine.duckdb import DuckDB
 
 _SECRET_BYTES: Final = 32
-_CHUNK: Final = (
-    1 << 16
-)  # elements that are counted at once, at least: more of them take memory, and no less time
-EVERY: Final = 10.0  # seconds between two states that are written
+# elements that are counted at once, at least: more of them take memory, and no less time
+_CHUNK: Final = 1 << 16
+_DELIMITERS: Final = {"csv": ",", "tsv": "\t"}  # of pipes, by their format
+EVERY: Final = 10.0  # seconds between two states that are written, by default
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The file that the state was written to last, or read from, and the number of elements that it had then."""
+
+    path: PathLike
+    elements: int
 
 
 class Stream:
@@ -47,9 +58,9 @@ class Stream:
             elements are held at most. Choose it without looking at the data.
     key     the name of the key column, or several
     shard   (r, n) if this stream has the r-th of n disjoint sets of keys, r from 0 on, and all elements of these keys:
-            such streams can be merged. Nothing is checked but what is held.
+            such streams can be merged. That sets are disjoint is checked for keys that are held, and for no others.
 
-    The memory that it takes is that of the held keys. `sanitize` makes a release of it, once.
+    It takes memory for the keys that are held. `sanitize` makes a release of it, once.
 
     >>> stream = Stream(tau=1, key="word")
     >>> for _ in range(100):
@@ -65,26 +76,24 @@ class Stream:
     def __init__(
         self, tau: Number, key: str | Sequence[str] = "key", *, shard: tuple[int, int] | None = None
     ) -> None:
-        self._sampling, self._keys, self._shard = (
-            SampleAndHold(tau),
-            check_keys(key, RESERVED),
-            checked_shard(shard),
-        )
-        self._secret = secret_key()
+        self._sampling = SampleAndHold(tau)
+        self._keys = check_keys(key, RESERVED)
+        self._shard = checked_shard(shard)
+        self._secret = secret_key()  # word n of its key stream decides about element n
         self._held: HeldKeys | None = None  # until the types of keys are known
+        # elements are counted in chunks, in another thread
         self._pending: list[pa.RecordBatch] = []
-        self._waiting = 0  # elements that are pending
-        self._elements = 0  # elements that are counted, or are being counted
+        self._waiting = 0  # number of elements that are pending
+        self._elements = 0  # number of elements that are counted, or are being counted
         self._counting: Future[None] | None = None
-        self._files: dict[str, int] = {}  # how many elements of each file are counted
-        self._pipe = 0  # and of a pipe that has not come to its end
+        # how much of each input is counted, so that what comes again is passed over
+        self._files: dict[str, int] = {}  # elements of each file
+        self._pipe = 0  # elements of a pipe that has not come to its end
         self._query: tuple[str, int] | None = (
-            None  # the streaming query that it follows, and its last batch
+            None  # a streaming query, and the number of its last batch
         )
         self._sample = Sample(_empty(self._keys), self._sampling, self._keys)
-        self._saved: tuple[PathLike, int] | None = (
-            None  # where it was written last, after how many elements
-        )
+        self._saved: _Saved | None = None
 
     @property
     def sampling(self) -> SampleAndHold:
@@ -98,7 +107,7 @@ class Stream:
 
     @property
     def shard(self) -> tuple[int, int] | None:
-        """Which of how many sets of keys it has, as stated; None if all."""
+        """The set of keys that it has, and the number of sets, as stated; None if it has all keys."""
         return self._shard
 
     @property
@@ -114,12 +123,17 @@ class Stream:
     @property
     def table(self) -> pa.Table:
         """Held keys, and as `frequency` their elements since they were picked. NOT private."""
-        return self._current().table
+        return self._held_keys().table
 
     def __repr__(self) -> str:
-        used = ", sanitized already" if self.used else ""
-        shard = "" if self._shard is None else f", shard {self._shard[0]} of {self._shard[1]}"
-        return f"Stream (NOT private): {self.elements:,} elements, {self._sampling!r}{shard}{used}"
+        shown = [f"{self.elements:,} elements", repr(self._sampling)]
+        if self._shard is not None:
+            number, shards = self._shard
+            shown.append(f"shard {number} of {shards}")
+        if self.used:
+            shown.append("sanitized already")
+        listed = ", ".join(shown)
+        return f"Stream (NOT private): {listed}"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to pickle and to copy: both would have the secret, and two copies would share their coins."""
@@ -146,7 +160,9 @@ class Stream:
         source = object_source(batch, self._keys, drop_null=drop_null, key_type=key_type)
         schema, batches = elements(source)
         self._require_types(schema)
-        for part in list(batches) if source.kind == "table" else batches:
+        if source.kind == "table":
+            batches = iter(list(batches))  # all of it is checked before any of it is added
+        for part in batches:
             self._take(part)
 
     def add_files(
@@ -168,8 +184,12 @@ class Stream:
         from dpsample.private.engine.duckdb import DuckDB
 
         self._require_unused()
-        columns = list(self._keys) if key is None else key
-        source = Source(paths, columns, key_as=None if key is None else list(self._keys), **options)
+        columns = key
+        if key is None:
+            columns = list(self._keys)
+        else:
+            options["key_as"] = list(self._keys)
+        source = Source(paths, columns, **options)
         if source.kind != "files" or source.aggregated:
             raise InvalidValue(
                 "add_files takes only files with one row for each element", "use add"
@@ -178,20 +198,26 @@ class Stream:
             raise InvalidValue(
                 "the engine does not keep the order of the rows of files", "leave `engine` out"
             )
-        with engine or DuckDB(
-            threads=1, in_order=True
-        ) as used:  # more take memory, and no less time
-            for path in source.listing()[1]:
-                one = Source(
-                    path, columns, key_as=None if key is None else list(self._keys), **options
-                )
-                schema, batches = elements(one, used)
-                self._require_types(schema)
+        # one thread keeps the order of rows; more threads would take memory, and no less time
+        with engine or DuckDB(threads=1, in_order=True) as used:
+            _, files = source.listing()
+            for path in files:
+                one = Source(path, columns, **options)
+                self._add_file(path, one, used, state, every)
 
-                def count(rows: int, path: str = path) -> None:
-                    self._files[path] = rows
+    def _add_file(
+        self, path: str, source: Source, engine: "DuckDB", state: PathLike | None, every: float
+    ) -> None:
+        """Add the rows of one file that were not added before, and write the state."""
+        schema, batches = elements(source, engine)
+        self._require_types(schema)
 
-                self._add_from(batches, self._files.get(path, 0), count, state, every)
+        def note(rows: int) -> None:
+            self._files[path] = rows
+
+        self._add_from(batches, self._files.get(path, 0), note, state, every)
+        if state is not None:
+            self.write(state)
 
     def add_pipe(
         self,
@@ -214,10 +240,8 @@ class Stream:
         self._require_unused()
         if format == "lines":
             schema, batches = lines(pipe, self._keys, delimiter)
-        elif format in ("csv", "tsv"):
-            schema, batches = csv(
-                pipe, self._keys, delimiter or {"csv": ",", "tsv": "\t"}[format], drop_null
-            )
+        elif format in _DELIMITERS:
+            schema, batches = csv(pipe, self._keys, delimiter or _DELIMITERS[format], drop_null)
         else:
             raise InvalidValue(
                 f"a pipe must have lines, csv or tsv, not {format!r}",
@@ -225,10 +249,10 @@ class Stream:
             )
         self._require_types(schema)
 
-        def count(rows: int) -> None:
+        def note(rows: int) -> None:
             self._pipe = rows
 
-        self._add_from(batches, self._pipe, count, None, every, state)
+        self._add_from(batches, self._pipe, note, state, every)
         self._pipe = 0  # the next pipe is another one
         if state is not None:
             self.write(state)
@@ -237,20 +261,23 @@ class Stream:
         self,
         batches: Batches,
         done: int,
-        count: Callable[[int], None],
-        last: PathLike | None,
+        note: Callable[[int], None],
+        state: PathLike | None,
         every: float,
-        state: PathLike | None = None,
     ) -> None:
-        """Add what comes after the first `done` rows of an input; write the state now and then, and to `last` then."""
-        state = state or last
-        rows, written = 0, time.monotonic()
+        """Add the rows of an input after the first `done`, which were added before.
+
+        `note` takes the number of rows of this input that were added so far. The state is written to `state` every few
+        seconds.
+        """
+        rows = 0
+        written = time.monotonic()
         for batch in batches:
             new = batch.slice(max(done - rows, 0))
             rows += batch.num_rows
             if new.num_rows:
                 self._take(new)
-                count(rows)
+                note(rows)
             if state is not None and time.monotonic() - written >= every:
                 self.write(state)
                 written = time.monotonic()
@@ -259,10 +286,9 @@ class Stream:
                 "an input has fewer elements than when it was counted before",
                 "name the same input, or start a new state",
             )
-        if last is not None:
-            self.write(last)
 
     def _take(self, batch: pa.RecordBatch) -> None:
+        """Add a batch to the pending elements, and begin to count them if there are enough."""
         if batch.num_rows:
             self._pending.append(batch)
             self._waiting += batch.num_rows
@@ -274,35 +300,37 @@ class Stream:
         self._wait()
         if not self._pending:
             return
-        assert self._held is not None
-        chunk, held, start = pa.Table.from_batches(self._pending), self._held, self._elements
-        self._elements, self._pending, self._waiting = start + chunk.num_rows, [], 0
+        assert self._held is not None  # the first batch has fixed the types of keys
+        held = self._held
+        chunk = pa.Table.from_batches(self._pending)
+        start = self._elements
+        self._elements = start + chunk.num_rows
+        self._pending = []
+        self._waiting = 0
 
         def count() -> None:
-            held.count(
-                chunk, words_of(self._secret, start, chunk.num_rows), self._sampling.picked_words
-            )
+            words = words_of(self._secret, start, chunk.num_rows)
+            held.count(chunk, words, self._sampling.picked_words)
 
-        worker = ThreadPoolExecutor(
-            1
-        )  # of this process: one that was kept would not survive a fork
+        # a new thread for each chunk: one that was kept would not survive a fork of this process
+        worker = ThreadPoolExecutor(1)
         self._counting = worker.submit(count)
         worker.shutdown(wait=False)
 
     def _wait(self) -> None:
+        """Wait for the chunk that is being counted."""
         if self._counting is not None:
             self._counting.result()
             self._counting = None
 
-    def _current(self) -> HeldKeys:
-        """Count what is pending; return what is held."""
+    def _held_keys(self) -> HeldKeys:
+        """Count what is pending, and return the held keys. NOT private."""
         self._count_pending()
         self._wait()
-        return (
-            HeldKeys(_empty(self._keys).drop_columns(["frequency"]).schema)
-            if self._held is None
-            else self._held
-        )
+        if self._held is None:
+            no_keys = _empty(self._keys).drop_columns(["frequency"])
+            return HeldKeys(no_keys.schema)
+        return self._held
 
     def _require_types(self, schema: pa.Schema) -> None:
         """Refuse keys of other types than those before; the first ones fix them."""
@@ -317,11 +345,28 @@ class Stream:
             )
 
     def _require_unused(self) -> None:
+        """Refuse to go on with a stream that was sanitized or merged."""
         if self.used:
             raise InvalidValue(
                 "the stream ended when it was sanitized or merged",
                 "start another one for what comes next",
             )
+
+    # ---- a streaming query
+
+    def _coins_of_batch(self, batch: int) -> Secret:
+        """Return the coins of a batch of a streaming query: the same each time, and others than those of elements."""
+        number = batch.to_bytes(8, "little")
+        key = blake2b(number, digest_size=32, key=self._secret, person=b"batch").digest()
+        return Secret(key)
+
+    def _add_counted(self, counted: pa.Table, elements: int, query: tuple[str, int]) -> None:
+        """Add held keys that a batch of a streaming query has counted, with `frequency`; it had this many elements."""
+        keys = counted.schema.remove(counted.schema.get_field_index("frequency"))
+        self._require_types(keys)
+        self._held_keys().add(counted)
+        self._elements += elements
+        self._query = query
 
     # ---- the state
 
@@ -332,46 +377,58 @@ class Stream:
         """
         self._require_unused()
         sample = self._as_sample()
-        state = {
+        if self._is_own_file(path):
+            with locked(resolved(path)):
+                self._require_unchanged(path, sample)
+                self._write_state(path, sample, force=True)
+        else:
+            self._write_state(path, sample, force)
+        self._saved = _Saved(path, self._elements)
+
+    def _is_own_file(self, path: PathLike) -> bool:
+        """Return whether the stream was read from this file, or written to it before, and the file is still there."""
+        if self._saved is None or not Path(path).exists():
+            return False
+        return os.path.realpath(path) == os.path.realpath(self._saved.path)
+
+    def _require_unchanged(self, path: PathLike, sample: Sample) -> None:
+        """Refuse to replace a state that another process has changed, or sanitized."""
+        assert self._saved is not None  # the file is our own
+        there = metadata_of(path) or {}
+        if there.get("used"):
+            raise used_refusal()
+        state = there.get("stream", {})
+        same_sample = there.get("identity") == sample.identity
+        if not same_sample or state.get("elements") != self._saved.elements:
+            raise InvalidValue("another process has changed the state in the file", "read it again")
+
+    def _write_state(self, path: PathLike, sample: Sample, force: bool) -> None:
+        """Write the sample of what is held, with all that is needed to go on."""
+        state: dict[str, Any] = {
             "elements": self._elements,
             "secret": self._secret.hex(),
             "files": self._files,
             "pipe": self._pipe,
-            **({} if self._query is None else {"query": list(self._query)}),
-            **({} if self._shard is None else {"shard": list(self._shard)}),
         }
-        form, table = format_of(path, None), sample.table
-        own = self._saved is not None and os.path.realpath(path) == os.path.realpath(self._saved[0])
-
-        def put(replaces: bool) -> None:
-            metadata = {**sample.metadata, "stream": state}
-            write_table(
-                path,
-                Rows(table.to_batches(), table.schema),
-                metadata,
-                force=replaces,
-                format=form,
-                mode=MODE,
-            )
-
-        if own and self._saved is not None and Path(path).exists():
-            with locked(resolved(path)):
-                there = _state_of(path)
-                if (
-                    there.get("identity") != sample.identity
-                    or there["stream"]["elements"] != self._saved[1]
-                ):
-                    raise InvalidValue(
-                        "another process has changed the state in the file", "read it again"
-                    )
-                put(True)
-        else:
-            put(force)
-        self._saved = path, self._elements
+        if self._query is not None:
+            state["query"] = list(self._query)
+        if self._shard is not None:
+            state["shard"] = list(self._shard)
+        metadata = {**sample.metadata, "stream": state}
+        form = format_of(path, None)
+        rows = Rows(sample.table.to_batches(), sample.table.schema)
+        write_table(path, rows, metadata, force=force, format=form, mode=MODE)
 
     def _as_sample(self) -> Sample:
-        """What is held now, as the sample that is sanitized."""
+        """Return what is held now as a sample, which can be sanitized."""
         return Sample(self.table, self._sampling, self._keys, identity=self._sample.identity)
+
+    def _end(self) -> Sample:
+        """Return what is held as the sample that ends the stream; its file is marked as used together with it."""
+        self._sample = self._as_sample()
+        if self._saved is not None:
+            mark_file_with(self._sample, self._saved.path)
+        return self._sample
 
     def sanitize(
         self,
@@ -385,10 +442,7 @@ class Stream:
         The state's file can be sanitized in its place: `dpsample.sanitize(dpsample.read_sample(path), ...)`.
         """
         self._require_unused()
-        self._sample = self._as_sample()
-        if self._saved is not None:
-            sample_of_file(self._sample, self._saved[0])
-        return sanitize(self._sample, privacy=privacy, ledger=ledger, keys_only=keys_only)
+        return sanitize(self._end(), privacy=privacy, ledger=ledger, keys_only=keys_only)
 
     @staticmethod
     def merge(streams: Iterable["Stream"]) -> Sample:
@@ -398,18 +452,40 @@ class Stream:
         """
         parts = list(streams)
         check_shards(parts)
-        tables = [part._as_sample().table for part in parts]
-        together = pa.concat_tables(tables).sort_by([(name, "ascending") for name in parts[0].keys])
-        distinct = together.group_by(list(parts[0].keys)).aggregate([]).num_rows
+        keys = parts[0].keys
+        tables = [part.table for part in parts]
+        in_order = [(name, "ascending") for name in keys]
+        together = pa.concat_tables(tables).sort_by(in_order)
+        distinct = together.group_by(list(keys)).aggregate([]).num_rows
         if distinct < together.num_rows:
             raise InvalidValue("two shards hold the same key", "divide the stream by key")
-        merged = Sample(together, parts[0].sampling, parts[0].keys)
+        merged = Sample(together, parts[0].sampling, keys)
         for part in parts:
-            part._sample = part._as_sample()
-            if part._saved is not None:
-                sample_of_file(part._sample, part._saved[0])
-            part._sample.mark_used()
+            part._end().mark_used()
         return merged
+
+    @classmethod
+    def _from_state(cls, table: pa.Table, metadata: Mapping[str, Any]) -> "Stream":
+        """Return the stream whose state a file has, without what is held."""
+        state = checked_state(metadata["stream"])
+        stream = cls(metadata["sampling"]["tau"], metadata["keys"], shard=state.get("shard"))
+        stream._secret = bytes.fromhex(state["secret"])
+        stream._elements = state["elements"]
+        stream._files = dict(state["files"])
+        stream._pipe = state["pipe"]
+        if "query" in state:
+            stream._query = tuple(state["query"])
+        identity = metadata["identity"]
+        stream._sample = Sample(table, stream.sampling, stream.keys, identity=identity)
+        return stream
+
+    def _hold(self, table: pa.Table) -> None:
+        """Hold the keys of a state; before the first element, the types of keys are not fixed."""
+        if not self._elements:
+            return
+        keys = table.drop_columns(["frequency"])
+        counts = np.array(table.column("frequency").to_numpy(), np.int64)
+        self._held = HeldKeys(keys.schema, keys, counts)
 
 
 def read_stream(path: PathLike) -> Stream:
@@ -418,50 +494,30 @@ def read_stream(path: PathLike) -> Stream:
     if metadata.get("used"):
         raise used_refusal()
     refusal = InvalidValue("the file has no whole state of a stream", "use dpsample.read_sample")
-
-    def made() -> Stream:
-        state = checked_state(metadata["stream"])
-        stream = Stream(metadata["sampling"]["tau"], metadata["keys"], shard=state.get("shard"))
-        stream._secret, stream._elements = bytes.fromhex(state["secret"]), state["elements"]
-        stream._files, stream._pipe = dict(state["files"]), state["pipe"]
-        stream._query = tuple(state["query"]) if "query" in state else None
-        stream._sample = Sample(table, stream.sampling, stream.keys, identity=metadata["identity"])
-        return stream
-
-    stream = attempt(made, refusal, LookupError, TypeError, ValueError, AttributeError)
-    keys = table.drop_columns(["frequency"])
-    counts = np.array(table.column("frequency").to_numpy(), np.int64)
-    typed = stream.elements > 0
-    stream._held = HeldKeys(keys.schema, keys, counts) if typed else None
-    stream._saved = path, stream._elements
+    malformed = (LookupError, TypeError, ValueError, AttributeError)
+    stream = attempt(lambda: Stream._from_state(table, metadata), refusal, *malformed)
+    stream._hold(table)
+    stream._saved = _Saved(path, stream._elements)
     return stream
 
 
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Refuse a state whose numbers of elements are none, or whose secret is not one of ours."""
-    id, batch = state.get("query", ("", 0))
+    """Return a state; one with impossible numbers of elements, or without a secret, raises ValueError."""
+    query_id, batch = state.get("query", ("", 0))
     elements = state["elements"]
-    offsets = [state["pipe"], *state["files"].values()]
-    numbers = [elements, batch, *offsets]
+    of_inputs = [state["pipe"], *state["files"].values()]
+    numbers = [elements, batch, *of_inputs]
     if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
         raise ValueError
-    secret = bytes.fromhex(state["secret"])
-    if max(offsets) > elements or not isinstance(id, str) or len(secret) != _SECRET_BYTES:
+    if max(of_inputs) > elements or not isinstance(query_id, str):
+        raise ValueError
+    if len(bytes.fromhex(state["secret"])) != _SECRET_BYTES:
         raise ValueError
     return state
 
 
-def _state_of(path: PathLike) -> dict[str, Any]:
-    metadata = metadata_of(path) or {}
-    if metadata.get("used"):
-        raise used_refusal()
-    return {"stream": {"elements": None}, **metadata}
-
-
 def _empty(keys: Sequence[str]) -> pa.Table:
-    return pa.table(
-        {
-            **{name: pa.array([], pa.string()) for name in keys},
-            "frequency": pa.array([], pa.int64()),
-        }
-    )
+    """Return the table of a stream that holds nothing; keys without a type are text."""
+    columns = {name: pa.array([], pa.string()) for name in keys}
+    columns["frequency"] = pa.array([], pa.int64())
+    return pa.table(columns)

@@ -1,7 +1,8 @@
-"""The choice of how keys are discovered: by one key of each user, or by many (docs/theory.md, section 10).
+"""The choice of how keys are discovered: by one key of each user, or by many (docs/theory.md, section 10, The rule).
 
-A look says with how many keys of each user the most could be found. With `discover="ask"`, what one key and what that
-number of keys fill is then compared, with noise.
+The look says with how many keys of each user the most keys could be found. With `discover="ask"`, what one key of each
+user fills is then compared with what that number of keys fills. All of it is bought: the choice follows from noisy
+numbers alone.
 """
 
 from dataclasses import dataclass, replace
@@ -28,50 +29,63 @@ class Choice:
     per_key: PerKey
 
 
-def choose(drawing: Drawing, given: Assigned) -> Choice:
-    """Buy what the budget has a share for, the look and what is filled, and choose by it."""
-    budget, sampling = drawing.request.setting.users, drawing.request.setting.sampling
+def choose(drawing: Drawing, assigned: Assigned) -> Choice:
+    """Buy the look and what is filled, if the budget has shares for them, and choose by these."""
+    budget = drawing.request.options.users
+    sampling = drawing.request.options.sampling
     look = None
     filled: tuple[Filled, ...] = ()
-    keys = 1  # of each user
+    keys_each = 1  # keys that each user gives
     if budget.look:
-        look = look_at(given.sizes, budget.privacy.share(budget.look), drawing.coins)
-        keys = promising_keys(budget, look, sampling)
+        look = look_at(assigned.sizes, budget.privacy.share(budget.look), drawing.coins)
+        keys_each = promising_keys(budget, look, sampling)
     if budget.filled:
-        filled = compare_filled(drawing.engine, given, keys, budget, sampling, drawing.coins)
-        keys = fuller(filled).keys
-    per_key = mechanism(budget, keys)
-    if keys > 1:
-        return Choice(Discovery("many-keys", keys, look=look, filled=filled), per_key)
+        filled = buy_filled(drawing.engine, assigned, keys_each, budget, sampling, drawing.coins)
+        keys_each = fuller(filled).keys
+    per_key = mechanism(budget, keys_each)
+    if keys_each > 1:
+        many = Discovery("many-keys", keys_each, look=look, filled=filled)
+        return Choice(many, per_key)
     full = capacity_cap(per_key, sampling)
-    prior = drawing.request.prior is not None
-    return Choice(Discovery("one-key", 1, full, look, prior, filled), per_key)
+    has_prior = drawing.request.prior is not None
+    one = Discovery("one-key", 1, full, look, has_prior, filled)
+    return Choice(one, per_key)
 
 
-def mechanism(budget: UserBudget, keys: int) -> PerKey:
-    """Return the mechanism by which keys are reported if each user gives up to `keys` keys."""
-    if keys == 1:
+def mechanism(budget: UserBudget, keys_each: int) -> PerKey:
+    """Return the mechanism by which keys are reported if each user gives up to `keys_each` keys."""
+    if keys_each == 1:
         return budget.one_key()
-    many = budget.many_keys(keys)
-    assert many is not None  # the number of keys was chosen by it
+    many = budget.many_keys(keys_each)
+    assert (
+        many is not None
+    )  # `promising_keys` leaves out numbers of keys that the budget does not allow
     return many
 
 
-def compare_filled(
+def buy_filled(
     engine: Engine,
-    given: Assigned,
-    keys: int,
+    assigned: Assigned,
+    many: int,
     budget: UserBudget,
     sampling: Sampling,
     coins: CoinSource,
 ) -> tuple[Filled, ...]:
-    """Buy what one key of each user fills, and what `keys` keys fill: units, each with noise of its own."""
+    """Buy what two ways of discovery fill, in units: one key of each user, and `many` keys of each user.
+
+    One user changes what a way fills by at most the number of keys that each user gives. Each has noise of its own.
+    """
     drawn = coins.fresh()
-    ways = []
-    for number, epsilon in zip((1, keys), budget.filled_epsilons, strict=True):
-        full = capacity_cap(mechanism(budget, number), sampling)
-        # with one key of each user, no key has more units than it takes, and nobody has given two
-        units = given.units if number == 1 else engine.filled(given, number, full, coins)
-        way = Filled(number, full, units, epsilon)
-        ways.append(replace(way, units=units + discrete_laplace(way.scale, drawn)))
-    return tuple(ways)
+    bought = []
+    for keys_each, epsilon in zip((1, many), budget.filled_epsilons, strict=True):
+        full = capacity_cap(mechanism(budget, keys_each), sampling)
+        if keys_each == 1:
+            units = (
+                assigned.units
+            )  # no key has more units than it takes, and each user gave one unit
+        else:
+            units = engine.filled(assigned, keys_each, full, coins)
+        way = Filled(keys_each, full, units, epsilon)
+        noise = discrete_laplace(way.scale, drawn)
+        bought.append(replace(way, units=units + noise))
+    return tuple(bought)

@@ -52,17 +52,19 @@ from dpsample.private.users.vectors import users_by_keys, users_by_length, weigh
 from dpsample.private.users.weighing import Clip, Flags, Weighing, head_of, weighing_of
 from dpsample.scheme.sampling import Floats, Ints
 
-# times the detection threshold: numbers below are often those of keys with more users. With 1.5, 91 % of the intervals
-# of such numbers held on the hardest data of benchmarks/user_coverage.py; with 2, 93 %
+# measured numbers below this many times the detection threshold often belong to keys with more users. With 1.5, 91 %
+# of the intervals of such numbers held on the hardest data of benchmarks/user_coverage.py; with 2, 93 %
 _SMALL = 2.0
+_FIGURES = 6  # decimal places of what a release states of clipping: more would be below its noise
 
 
 @dataclass(frozen=True, eq=False)
 class Counted(Generic[Noise]):
-    """Numbers of users of each key, with their errors; what added noise says whether they may be released.
+    """Numbers of users of each key, with their errors; the type of `noise` says whether they may be released.
 
-    `clipped` is the share of users that clipping took away, averaged over keys, and was put back; `share` has it by
-    group. `groups` is the public record of the errors that keys have in common.
+    share    the share of users that clipping took away, by group of keys; it was put back
+    clipped  the same, averaged over keys
+    groups   the public record of the errors that keys have in common, by group
     """
 
     users: Measured
@@ -74,7 +76,7 @@ class Counted(Generic[Noise]):
 
 @dataclass(frozen=True)
 class MeasuredUsers:
-    """Numbers of users of each key, with their errors, amounts, and the public record of how they were counted."""
+    """Noisy numbers of users of each key, with their errors, and amounts; `counts` is the public record of them."""
 
     values: Floats
     errors: Floats
@@ -96,7 +98,7 @@ def count_users(
     Keys are discovered from about `least` users. Pairs that were put aside with `after` are not read again.
     """
     if not keys.num_rows:
-        return _nothing(budget)
+        return _of_no_keys(budget)
     with _pairs_of(engine, source, keys, after) as pairs:
         stage = Stage(engine, pairs, keys.num_rows, float(least), budget, Noisy(coins))
         counted, amounts = stage.counted(budget.amounts)
@@ -111,7 +113,7 @@ def expected_errors(
     budget: UserBudget,
     after: Assigned | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return what counts of users would be if their noise happened to be 0, and their errors; for a plan. NOT private.
+    """Return the true numbers of users as a release would estimate them, and their errors; for a plan. NOT private.
 
     All parts are as in a release, but nothing is drawn, no noise is certified, and no amounts are summed. Pairs that
     were put aside with `after` are not read again.
@@ -119,28 +121,33 @@ def expected_errors(
     if not keys.num_rows:
         return np.zeros(0), np.zeros(0)
     with _pairs_of(engine, source, keys, after) as pairs:
-        counted, _ = Stage(engine, pairs, keys.num_rows, float(least), budget, Exact()).counted()
+        stage = Stage(engine, pairs, keys.num_rows, float(least), budget, Exact())
+        counted, _ = stage.counted()
         return counted.users.values, counted.users.errors
 
 
 def released(
     counted: Counted[Noisy], amounts: tuple[MeasuredAmount, ...], budget: UserBudget
 ) -> MeasuredUsers:
-    """Return what a release has of counts. Those without noise are of another type, and are refused by mypy."""
+    """Return the counts as a release has them. Those without noise are of another type, and are refused by mypy."""
+    noise = counted.noise.tables(budget)
+    clipped = round(counted.clipped, _FIGURES)
     records = tuple(amount.record for amount in amounts)
-    record = Counts(
-        counted.noise.tables(budget), round(counted.clipped, 6), counted.groups, records
-    )
+    record = Counts(noise, clipped, counted.groups, records)
     return MeasuredUsers(counted.users.values, counted.users.errors, record, amounts)
 
 
-def _nothing(budget: UserBudget) -> MeasuredUsers:
-    """Return what a release has of the counts if no key was discovered."""
-    nothing = np.zeros(0)
-    noise = tuple(VectorNoise.of(square_of(budget, name), budget.aside, 1) for name in budget.parts)
+def _of_no_keys(budget: UserBudget) -> MeasuredUsers:
+    """Return the counts of a release in which no key was discovered: it states the noise that it would have drawn."""
+    no_values = np.zeros(0)
+    noise = []
+    for name in budget.parts:
+        square = square_of(budget, name)
+        noise.append(VectorNoise.of(square, budget.aside, 1))
     records = tuple(Clipped(amount) for amount in budget.amounts)
-    amounts = tuple(MeasuredAmount(nothing, nothing, record) for record in records)
-    return MeasuredUsers(nothing, nothing, Counts(noise, 0.0, amounts=records), amounts)
+    amounts = tuple(MeasuredAmount(no_values, no_values, record) for record in records)
+    record = Counts(tuple(noise), clipped=0.0, amounts=records)
+    return MeasuredUsers(no_values, no_values, record, amounts)
 
 
 @contextmanager
@@ -157,7 +164,14 @@ def _pairs_of(
 
 @dataclass(frozen=True, eq=False)
 class Stage(Generic[Noise]):
-    """The parts of one count of users; `keys` is the number of keys, which are discovered from about `least` users."""
+    """The stage of a release, or of a forecast, that counts users: part by part, in a fixed order.
+
+    pairs   the users and keys that are counted, once each; private
+    keys    the number of keys that are counted
+    least   the number of users from which keys are discovered, about
+    budget  what each part may spend
+    noise   adds noise to each part, or none for a forecast
+    """
 
     engine: Engine
     pairs: Pairs
@@ -171,80 +185,89 @@ class Stage(Generic[Noise]):
     ) -> tuple[Counted[Noise], tuple[MeasuredAmount, ...]]:
         """Publish all parts in their order: those that decide how users are weighted, the counts, the amounts."""
         weighing = self._weighing()
-        summed = self.engine.summed(self.pairs, all_sums(weighing, amounts))
-        totals = Totals.of(summed, weighing, len(amounts))
+        kernel = all_sums(weighing, amounts)
+        totals = Totals.of(self.engine.summed(self.pairs, kernel), weighing, len(amounts))
         counted = self._users(weighing, totals)
-        measured = [
-            self._amount(amount, weighing, of_amount, counted)
-            for amount, of_amount in zip(amounts, totals.amounts, strict=True)
-        ]
+        measured = []
+        for amount, totals_of_amount in zip(amounts, totals.amounts, strict=True):
+            measured.append(self._amount(amount, weighing, totals_of_amount, counted))
         return counted, tuple(measured)
 
     # ---- keys per user, first counts, lengths: how users are weighted
 
     def _weighing(self) -> Weighing:
-        """Publish the first three parts, from which it follows how users are weighted and scaled down."""
+        """Publish the first three parts: how users are weighted and scaled down follows from them."""
         keys_per_user = self._keys_per_user()
         keys_each = self._clip_of_first_counts(keys_per_user)
         popularity = self._first_counts(keys_each)
         head = head_of(popularity, keys_each)
         clip = self._clip(popularity, head)
-        # many units, so that rounding matters little, but for the length of the table of noise
         length = vector_length(self._square("counts"))
         return weighing_of(popularity, head, clip, keys_per_user.few(), length)
 
     def _keys_per_user(self) -> KeysPerUser:
-        rows = max(self.keys - 1, 1).bit_length() + 1
+        """Publish a histogram of users by their number of keys; row b has those with up to ``2**b`` keys."""
+        largest_row = max(self.keys - 1, 1).bit_length()
         part = self._part("keys per user", 1)
-        noisy = self._published(part, users_by_keys(rows))
-        return KeysPerUser(numbers_of_users(noisy, part.deviation).values)
+        noisy = self._published(part, users_by_keys(largest_row + 1))
+        estimated = numbers_of_users(noisy, part.deviation)
+        return KeysPerUser(estimated.values)
 
     def _clip_of_first_counts(self, keys_per_user: KeysPerUser) -> float:
         """Choose with how many keys a user counts fully in the first counts, for a key of typical popularity."""
         typical = max(keys_per_user.pairs / self.keys, self.least)
-        return keys_per_user.clip(typical, deviation_of(self._square("first counts")))
+        deviation = deviation_of(self._square("first counts"))
+        return keys_per_user.clip(typical, deviation)
 
     def _first_counts(self, keys_each: float) -> Floats:
-        """Return a first estimate of each number of users, not below what stands out from its noise."""
+        """Publish a first estimate n of the users of each key: at least its own noise, and at least `least`.
+
+        Each user counts with up to `keys_each` keys fully.
+        """
         square = self._square("first counts")
         unit = first_unit(square, keys_each)
         length = first_length(square, keys_each)
         weights = np.full(self.keys, unit, np.int64)
-        noisy = self._published(
-            self._part("first counts", length), weighted_counts(weights, length**2)
-        )
+        part = self._part("first counts", length)
+        noisy = self._published(part, weighted_counts(weights, length**2))
         deviation = length / unit * deviation_of(square)
         return np.maximum(noisy / unit, max(deviation, self.least))
 
     def _clip(self, popularity: Floats, head: Flags) -> Clip:
-        """Choose the square of the length at which users are clipped, and the longest that is looked at beyond it."""
+        """Publish a histogram of users by length, and choose the length at which users are clipped.
+
+        The square of a user's length is the sum of 1 / n over the user's keys outside of the head.
+        """
         weights = np.where(head, 0.0, 1 / popularity)
-        shortest_length = float(weights[~head].min())
-        longest_length = float(weights.sum())
-        rows = max(math.ceil(math.log2(longest_length / shortest_length)), 0) + 1
+        shortest = float(weights[~head].min())
+        longest = float(weights.sum())
+        doublings = math.ceil(math.log2(longest / shortest))
+        rows = max(doublings, 0) + 1
         part = self._part("lengths", 1)
-        noisy = self._published(part, users_by_length(weights, shortest_length, rows))
-        lengths = Lengths.of(shortest_length, noisy, part.deviation)
+        noisy = self._published(part, users_by_length(weights, shortest, rows))
+        lengths = Lengths.of(shortest, noisy, part.deviation)
 
         typical = float(np.median(popularity[~head]))
         noise_of_typical = deviation_of(self._square("counts")) ** 2 / typical
         of_head = float((1 / popularity[head]).sum())
         errors = ClipErrors(noise_of_typical, of_head, lost=deviation_of(self._square("clipped")))
         # known keys may have few users, too few to be seen here: one key alone is never clipped
-        least_clip = float(weights.max()) if self.least <= 1 else 0.0
-        return best_clip(lengths, errors, least_clip)
+        shortest_clip = float(weights.max()) if self.least <= 1 else 0.0
+        return best_clip(lengths, errors, shortest_clip)
 
     # ---- counts and clipped: the users of each key
 
     def _users(self, weighing: Weighing, totals: Totals) -> Counted[Noise]:
-        """Publish the counts and what was clipped of them, and put back what was clipped."""
-        kept = self._weighted(self._part("counts", weighing.length), totals.users, weighing)
+        """Publish the counts and what clipping took away from them, and put back what it took."""
+        part = self._part("counts", weighing.length)
+        kept = self._weighted(part, totals.users, weighing)
         lost = self._lost("clipped", totals.clipped, weighing.clip, weighing.clip.lost)
         share = share_lost(weighing, lost, kept)
         users = put_back(weighing, share, kept)
         users = Measured(users.values, with_least(users, self.least))
         clipped = float(weighing.each_key(share.values).mean())
-        return Counted(users, self.noise, share, clipped, errors_in_common(weighing, share))
+        groups = errors_in_common(weighing, share)
+        return Counted(users, self.noise, share, clipped, groups)
 
     def _amount(
         self, amount: Amount, weighing: Weighing, totals: AmountTotals, counted: Counted[Noise]
@@ -267,16 +290,21 @@ class Stage(Generic[Noise]):
         return Part.of(self.budget, name, length)
 
     def _published(self, part: Part, kernel: Kernel) -> Ints:
-        """Sum a vector of which a user changes at most the length of the part, and add noise."""
-        return self.noise.published(part, self.engine.summed(self.pairs, kernel))
+        """Sum the vectors of users, none of them longer than the part's length, and add noise."""
+        total = self.engine.summed(self.pairs, kernel)
+        return self.noise.published(part, total)
 
     def _weighted(self, part: Part, total: Ints, weighing: Weighing) -> Measured:
-        """Publish what was summed by key, and divide it by the weights of keys."""
-        published = self.noise.published(part, total)
-        return Measured(published / weighing.weights, part.deviation / weighing.weights)
+        """Add noise to a weighted sum of each key, and divide it by the weight of the key."""
+        noisy = self.noise.published(part, total)
+        return Measured(noisy / weighing.weights, part.deviation / weighing.weights)
 
     def _lost(self, name: str, total: Ints, clip: Clip, most: float) -> Lost:
-        """Publish what was lost, of which one user may lose `most` in all; `total` is in fine units of that."""
+        """Publish what clipping took away; one user may lose `most` in all.
+
+        `total` counts in steps of ``most / FINE``. It is rounded down to coarser units before noise is added, so that
+        tables of noise are short (docs/theory.md, section 10, Sensitivities).
+        """
         square = self._square("clipped")  # of the users: amounts have units that are no finer
         units = lost_units(square)
         part = self._part(name, lost_length(square, clip.groups))
@@ -288,7 +316,7 @@ class Stage(Generic[Noise]):
 
 
 def with_least(users: Measured, least: float) -> Floats:
-    """Lengthen errors so that intervals of 95 % end no lower than those of `_SMALL` times the least number of users.
+    """Lengthen errors so that intervals of 95 % reach at least `_SMALL` times the least number of users.
 
     Few keys with fewer users are discovered. So the smallest measured numbers mostly belong to keys with about `least`
     users, or to keys with more users and much negative noise.

@@ -11,8 +11,11 @@ and for each amount, in units of the larger end of its clip:
     clipped    what the clipping of lengths takes away from them, by groups of keys
     beyond     what amounts have beyond the low and the high end of the clip
 
-Sums are rounded to whole numbers by a threshold that follows from user and key alone, so that roundings cancel out; a
+Sums are rounded to whole numbers by a threshold that follows from user and key alone, so that roundings cancel out. A
 user whose rounded vector would be too long is rounded toward zero (docs/theory.md, section 10, Rows and sums).
+
+Arrays have an element for each row of a batch, which is a pair of a user and a key, unless stated otherwise. Vectors of
+sums have an element for each key, and after these one for each group of keys.
 """
 
 from collections.abc import Sequence
@@ -26,7 +29,8 @@ from dpsample.private.users.vectors import SCALE_BITS, Batches, UserRows, scaled
 from dpsample.private.users.weighing import Weighing
 from dpsample.scheme.sampling import Floats, Ints
 
-FINE = 1 << 30  # steps of what one user may lose, in which it is added up
+# steps in which losses are added up, of what one user may lose: 2**33 users fit into 64 bits
+FINE = 1 << 30
 _LEAST_LOSS = 1e-300  # in place of 0, where nothing is clipped
 # odd constants of SplitMix64, a public mixing function: thresholds need no secret, only to spread
 _MIX_FIRST = np.uint64(0x9E3779B97F4A7C15)
@@ -35,7 +39,12 @@ _MIX_SECOND = np.uint64(0xBF58476D1CE4E5B9)
 
 @dataclass(frozen=True, eq=False)
 class Clipped:
-    """The rows that lose something to the clipping of lengths, their groups, and what each loses, in fine units."""
+    """The rows that lose something to the clipping of lengths.
+
+    rows    their numbers in the batch
+    groups  the position of each row's group of keys in a vector of sums
+    lost    the loss of each row, in steps of which one user may lose `FINE`
+    """
 
     rows: Ints
     groups: Ints
@@ -52,17 +61,19 @@ class Totals:
 
     @classmethod
     def of(cls, totals: Ints, weighing: Weighing, amounts: int) -> "Totals":
-        """Divide what a kernel of `all_sums` returned."""
+        """Divide the vector that a kernel of `all_sums` returned: counts first, then each amount."""
         keys = len(weighing.head)
         edge = keys + weighing.clip.groups
-        of_amounts = totals[edge:].reshape(amounts, edge + 2)
-        each = (AmountTotals(*np.split(row, [keys, edge])) for row in of_amounts)
-        return cls(totals[:keys], totals[keys:edge], tuple(each))
+        of_amounts = []
+        for row in totals[edge:].reshape(amounts, edge + 2):
+            sums, clipped, beyond = np.split(row, [keys, edge])
+            of_amounts.append(AmountTotals(sums, clipped, beyond))
+        return cls(totals[:keys], totals[keys:edge], tuple(of_amounts))
 
 
 @dataclass(frozen=True, eq=False)
 class AmountTotals:
-    """What was summed of an amount: by key, what was clipped by group, and what is beyond either end."""
+    """What was summed of an amount: by key; what was clipped, by group; what is beyond the low and the high end."""
 
     sums: Ints
     clipped: Ints
@@ -86,13 +97,16 @@ def all_sums(weighing: Weighing, amounts: Sequence[Amount] = ()) -> Kernel:
             users = UserRows.of(starts, places)
             scaled = _scaled(weighing, tail_squares, users)
             clipped = _clipped(weighing, tail, users)
+            lost = np.floor(clipped.lost).astype(np.int64)
             np.add.at(counts, places, scaled >> SCALE_BITS)
-            np.add.at(counts, clipped.groups, np.floor(clipped.lost).astype(np.int64))
-            if amounts:
-                marks, *values = more
-                batch = _AmountBatch(weighing, users, scaled, clipped, thresholds_of(marks, places))
-                for total, amount, value in zip(totals, amounts, values, strict=True):
-                    batch.add(total, amount, value)
+            np.add.at(counts, clipped.groups, lost)
+            if not amounts:
+                continue
+            marks, *values = more
+            thresholds = thresholds_of(marks, places)
+            batch = _AmountBatch(weighing, users, scaled, clipped, thresholds)
+            for total, amount, value in zip(totals, amounts, values, strict=True):
+                batch.add(total, amount, value)
         return np.append(counts, totals)
 
     return kernel
@@ -100,32 +114,41 @@ def all_sums(weighing: Weighing, amounts: Sequence[Amount] = ()) -> Kernel:
 
 def _scaled(weighing: Weighing, tail_squares: Ints, users: UserRows) -> Ints:
     """Return what each row adds to the users, times 2**16: keys outside of the head are scaled down."""
-    scaled = weighing.weights[users.places] << SCALE_BITS
+    weights = weighing.weights[users.places]
+    scaled = weights << SCALE_BITS
     long, factors = scaled_down(users, tail_squares[users.places], weighing.most)
     in_head = weighing.head[users.places[long]]
-    scaled[long] = np.where(in_head, scaled[long], (scaled[long] >> SCALE_BITS) * factors)
+    scaled[long] = np.where(in_head, scaled[long], weights[long] * factors)
     return scaled
 
 
 def _clipped(weighing: Weighing, tail: Floats, users: UserRows) -> Clipped:
-    """Return the rows of users who are clipped, and what each loses, in fine units of what one user may lose."""
+    """Return the rows of users who are clipped, and what each row loses."""
     clip = weighing.clip
-    lengths = np.add.reduceat(tail[users.places], users.starts)
+    lengths = np.add.reduceat(tail[users.places], users.starts)  # squared, of each user
     long = np.flatnonzero(lengths > clip.square)
-    taken = 1 - np.sqrt(clip.square / lengths[long])
-    counted = clip.lost / lengths[long]  # of longer users no more is counted
+    squares = lengths[long]
+    taken = 1 - np.sqrt(clip.square / squares)
+    counted = clip.lost / squares  # of longer users no more is counted
     shares = np.minimum(taken, counted)
 
     rows = users.rows(long)
     places = users.places[rows]
     lost = np.repeat(shares, users.sizes[long]) * tail[places]
     groups = len(weighing.head) + weighing.groups[places]
-    return Clipped(rows, groups, lost / max(clip.lost, _LEAST_LOSS) * (FINE - 1))
+    # one step less than FINE, so that floats cannot exceed what one user may lose
+    steps = lost / max(clip.lost, _LEAST_LOSS) * (FINE - 1)
+    return Clipped(rows, groups, steps)
 
 
 @dataclass(frozen=True, eq=False)
 class _AmountBatch:
-    """What all amounts of a batch have in common."""
+    """What all amounts of a batch have in common.
+
+    scaled      what each row adds to the users, times 2**16
+    clipped     the rows that lose something to the clipping of lengths
+    thresholds  by which the sums of rows are rounded
+    """
 
     weighing: Weighing
     users: UserRows
@@ -134,7 +157,10 @@ class _AmountBatch:
     thresholds: Ints
 
     def add(self, total: Ints, amount: Amount, value: Ints) -> None:
-        """Add the amounts of a batch to the sums of keys, to what was clipped of them, and to what is beyond."""
+        """Add the amounts of a batch to a vector of sums: by key, what was clipped by group, what is beyond either end.
+
+        `value` is the amount of each row, in whole units.
+        """
         value = np.clip(value, *amount.looked_at)
         clipped = np.clip(value, *amount.ends)
         product = self.scaled * clipped
@@ -151,17 +177,20 @@ class _AmountBatch:
         np.add.at(total, self.clipped.groups, lost.astype(np.int64))
 
     def _add_beyond(self, total: Ints, amount: Amount, value: Ints, clipped: Ints) -> None:
-        """Add what amounts have below the clip to one number, and above it to the other."""
+        """Add what amounts have below the clip to the first of two numbers, and above it to the second."""
         over = np.flatnonzero(value != clipped)
         beyond = value[over]
         factors = self._factors_beyond(over)
         excess = factors * excess_of(amount, beyond, clipped[over])
-        units = np.floor(excess * (FINE - 1)).astype(np.int64)
+        steps = np.floor(excess * (FINE - 1)).astype(np.int64)
         above = (beyond > 0).astype(np.int64)
-        np.add.at(total, above, units)
+        np.add.at(total, above, steps)
 
     def _factors_beyond(self, rows: Ints) -> Floats:
-        """The factors of these rows in what is beyond the clip: those of a user sum to at most 1, in units."""
+        """Return the factors of these rows in what is beyond the clip: those of a user sum to at most 1.
+
+        They are in units of `few.most`: a user with m keys counts with the factor min(1, few.most / m) at each.
+        """
         owners = np.searchsorted(self.users.starts, rows, side="right") - 1
         keys = self.users.sizes[owners]
         return np.minimum(1 / self.weighing.few.most, 1 / keys)
@@ -184,6 +213,7 @@ def thresholds_of(marks: Ints, places: Ints) -> Ints:
     """
     user = marks.astype(np.uint64) << np.uint64(32)
     user_and_key = user | places.astype(np.uint64)
+    # two multiplications and a shift, as in SplitMix64: every bit of user and key moves the 16 highest bits
     mixed = user_and_key * _MIX_FIRST
     mixed ^= mixed >> np.uint64(29)
     mixed *= _MIX_SECOND
@@ -191,13 +221,14 @@ def thresholds_of(marks: Ints, places: Ints) -> Ints:
 
 
 def rounded(product: Ints, one: int, thresholds: Ints, users: UserRows, length: int) -> Ints:
-    """Return ``product / (2**16 one)``, rounded: squares of a user sum to at most length**2.
+    """Return ``product / (2**16 * one)`` as whole numbers, whose squares sum to at most length**2 for each user.
 
-    They are rounded down after a threshold below 1 is added; toward zero for users for whom that is too long.
+    Numbers are rounded down after a threshold below 1 is added; toward zero for users whose vector would be too long.
     """
-    whole = one << SCALE_BITS
-    added: Ints = (product + thresholds * one) // whole
+    divisor = one << SCALE_BITS
+    added: Ints = (product + thresholds * one) // divisor
     long = np.flatnonzero(users.summed(added**2) > length**2)
     rows = users.rows(long)
-    added[rows] = np.sign(product[rows]) * (np.abs(product[rows]) // whole)
+    of_long = product[rows]
+    added[rows] = np.sign(of_long) * (np.abs(of_long) // divisor)
     return added

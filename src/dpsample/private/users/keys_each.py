@@ -1,4 +1,7 @@
-"""How many of the reported keys users have, by a noisy histogram; and how far they count in the parts that follow."""
+"""How many of the reported keys users have, by a noisy histogram; it decides how far users count in later parts.
+
+Nothing here is private any more: all of it follows from the histogram that was published as *keys per user*.
+"""
 
 from dataclasses import dataclass
 
@@ -6,22 +9,27 @@ import numpy as np
 
 from dpsample.scheme.sampling import Floats
 
-# the mean number of keys in a row of the histogram, as a part of its largest
+# the mean number of keys in a row of the histogram, as a part of its largest: row b is from 2**(b - 1) + 1 to 2**b
 _MIDDLE = 0.75
 # largest share of pairs that may be counted less than fully in what amounts have beyond their clip; with a smaller one
 # users count fully with more keys, and the noise is larger
 _LESS_THAN_FULLY = 0.15
-# how many times as much as others users with many keys are taken to have beyond the clip of each key: with 1, wide
+# users with many keys are taken to have this many times as much beyond the clip of each key as others: with 1, wide
 # intervals held 80 % where amounts grow with the root of the number of keys (benchmarks/clips.py)
 _MORE = 8
+_TINY = 1e-300  # in place of 0 pairs, to divide by
 
 
 @dataclass(frozen=True)
 class FewKeys:
-    """The largest number of keys with which a user counts fully in what is beyond a clip, and how many pairs count.
+    """The largest number of keys with which a user counts fully in what is beyond a clip (K' of theory, section 10).
 
-    By the noisy histogram of keys per user, users have `given` pairs in all. Users with up to `most` keys have `short`
-    of them. If users with more keys count with `most` each, `counted` pairs count in all.
+    The other fields are numbers of pairs of a user and a key, by the noisy histogram of keys per user.
+
+    most     the largest number of keys with which a user counts fully
+    given    all pairs
+    short    the pairs of users with up to `most` keys
+    counted  the pairs that count, if users with more keys count with `most` keys each
     """
 
     most: float
@@ -31,22 +39,23 @@ class FewKeys:
 
     @classmethod
     def of(cls, users: Floats, sizes: Floats, most: float) -> "FewKeys":
-        """Return the pairs of these numbers of users with each of these numbers of keys."""
+        """Return the pairs of a histogram: `users[row]` users have `sizes[row]` keys each."""
         pairs = users * sizes
         short = pairs[sizes <= most]
         counted = users * np.minimum(sizes, most)
         return cls(most, float(pairs.sum()), float(short.sum()), float(counted.sum()))
 
     def uncounted(self, pairs: float) -> float:
-        """Return the share of what is beyond a clip that is not counted, given the number of pairs of users and keys.
+        """Return the share of what is beyond a clip that is not counted: 8 (T - T2) / (T + 7 (T - T1)) of theory.
 
-        The histogram leaves out users who are too few to stand out from the noise; the sum of all counts has their
-        pairs. Users with many keys may have more beyond the clip of each key than others have, which nothing measures:
-        they are taken to have `_MORE` times as much.
+        `pairs`, by the sum of all counts, has the pairs of users who are too few to stand out from the noise of the
+        histogram. Nothing measures whether users with many keys have more beyond the clip of each key: they are taken
+        to have `_MORE` times as much.
         """
-        whole = max(pairs, self.given, 1e-300)
+        whole = max(pairs, self.given, _TINY)
         long = whole - self.short
-        return _MORE * (whole - self.counted) / (whole + (_MORE - 1) * long)
+        not_counted = whole - self.counted
+        return _MORE * not_counted / (whole + (_MORE - 1) * long)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +79,15 @@ class KeysPerUser:
     @property
     def _choices(self) -> list[float]:
         """Numbers of keys to choose from: powers of the root of 2, up to the last row."""
-        choices: list[float] = (2 ** np.arange(0, len(self.users) - 0.5, 0.5)).tolist()
+        exponents = np.arange(0, len(self.users) - 0.5, 0.5)
+        choices: list[float] = (2**exponents).tolist()
         return choices
 
     def share_taken(self, most: float) -> float:
         """Return the share of all pairs that is lost if users with more than `most` keys are scaled down to it."""
         lost_share = np.maximum(0, 1 - np.sqrt(most / self.sizes))
-        return float(self.users @ (self.sizes * lost_share)) / self.pairs
+        lost_pairs = self.users @ (self.sizes * lost_share)
+        return float(lost_pairs) / self.pairs
 
     def clip(self, typical: float, deviation: float) -> float:
         """Choose K of docs/theory.md, section 10: with how many keys a user counts fully in the first counts.
@@ -88,9 +99,11 @@ class KeysPerUser:
 
         def squared_error(most: float) -> float:
             noise = most * deviation**2
-            return noise + (self.share_taken(most) * typical) ** 2
+            taken = self.share_taken(most) * typical
+            return noise + taken**2
 
-        return max(min(self._choices, key=squared_error) / 2, 1.0)
+        best = min(self._choices, key=squared_error)
+        return max(best / 2, 1.0)
 
     def few(self) -> FewKeys:
         """Choose the number of keys beyond which users have a small share of all pairs."""

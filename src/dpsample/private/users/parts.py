@@ -18,11 +18,16 @@ from dpsample.scheme.sampling import Floats, Ints
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the counts: what it may spend, and the length of the vector by which one user changes it."""
+    """A part of the counts: what it may spend, and by how much one user changes it.
+
+    square  the mu**2 that its noise may spend
+    aside   the part of delta for the ends of its table of noise
+    length  the largest length of the vector by which one user changes it, in units
+    """
 
     name: str
-    square: Fraction  # mu**2
-    aside: Fraction  # the part of delta for the ends of its table of noise
+    square: Fraction
+    aside: Fraction
     length: int
 
     @classmethod
@@ -32,7 +37,7 @@ class Part:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of its noise, in the units of its length."""
+        """The standard deviation of the noise, in the units of `length`."""
         return self.length * deviation_of(self.square)
 
 
@@ -49,13 +54,13 @@ class Noisy:
         self._tables: dict[str, VectorNoise] = {}
 
     def published(self, part: Part, total: Ints) -> Ints:
-        """Return the numbers of a part with noise, each drawn by coins of its own."""
+        """Return the numbers of a part with noise, drawn by coins of its own; `total` is private."""
         noise = VectorNoise.of(part.square, part.aside, part.length)
         self._tables[part.name] = noise
         return total + from_table(noise.noise, len(total), self._coins.fresh())
 
     def tables(self, budget: UserBudget) -> tuple[VectorNoise, ...]:
-        """Return the noise of all parts, in their order."""
+        """Return the noise of all parts, in the order of the budget: the release states it."""
         return tuple(self._tables[name] for name in budget.parts)
 
     def __repr__(self) -> str:

@@ -75,7 +75,7 @@ def write_release_to(
         check_room(output)
     else:
         check_output(output, force=force)
-    request.setting.sampling.to_json()  # refuses a scheme that cannot be written
+    request.options.sampling.to_json()  # refuses a scheme that cannot be written
     with _drawn_and_paid(request, os.fspath(output), partitions) as (drawn, payment):
         if not folder:
             return drawn.to_file(output, payment, force)
@@ -98,7 +98,7 @@ def _drawn_and_paid(
     with Spark(partitions=partitions) as engine:
         keys = check_source(engine, request)
         secret = engine.new_coins()
-        with reserve(request.ledger, request.charge(output)) as payment:
+        with reserve(request.options.ledger, request.charge(output)) as payment:
             drawing = Drawing(engine, request, keys, secret, Progress(), draw_keys)
             with drawn_release(drawing) as drawn:
                 yield drawn, payment
