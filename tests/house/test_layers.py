@@ -36,7 +36,7 @@ LATE = {  # a module, and how often it imports another package inside a function
     "cli.options": 2,
     "cli.release": 3,
     "cli.stream": 1,
-    "private.sources.kinds": 1,
+    "private.sources.key_types": 1,
 }
 
 

@@ -22,7 +22,7 @@ from dpsample.privacy import StatedPrivacy
 from dpsample.private.randomness import secret_key
 from dpsample.private.run import sanitize
 from dpsample.private.sample import MODE, VERSION, Sample, sample_of_file, used_refusal
-from dpsample.private.sources.kinds import RESERVED
+from dpsample.private.sources.names import RESERVED
 from dpsample.private.sources.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
 from dpsample.private.stream.held import HeldKeys, words_of

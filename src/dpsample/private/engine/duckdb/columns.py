@@ -9,7 +9,7 @@ from dpsample.accounting.parts import Part
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family
 from dpsample.private.engine.errors import amount_refusal, frequency_refusal, type_refusal
-from dpsample.private.sources.formats import Form
+from dpsample.private.sources.scans import Form
 from dpsample.sql import quoted_text
 
 _PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "timestamp", "timestamp with time zone"}

@@ -22,7 +22,7 @@ from dpsample.private.engine.columns import each_pair_once, joined
 from dpsample.private.engine.duckdb.orders import Numbers, mixed, order_sql
 from dpsample.private.engine.duckdb.statements import gathered
 from dpsample.private.pairs import Batch, cut_off, numbered, summed_rows
-from dpsample.private.sources.formats import Objects
+from dpsample.private.sources.scans import Objects
 from dpsample.scheme.sampling import Ints
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import called
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
-from dpsample.private.sources.formats import Objects
+from dpsample.private.sources.scans import Objects
 
 _T = TypeVar("_T")
 

@@ -25,8 +25,9 @@ from dpsample.private.engine.duckdb.databases import Database
 from dpsample.private.engine.duckdb.errors import called, raise_sql
 from dpsample.private.engine.errors import FREQUENCY_FAULTS
 from dpsample.private.sources.arrow import source_batches, source_table
-from dpsample.private.sources.formats import FORMATS, Form, Objects
+from dpsample.private.sources.formats import FORMATS
 from dpsample.private.sources.python_objects import null_refusal
+from dpsample.private.sources.scans import Form, Objects
 from dpsample.private.sources.source import Source
 
 if TYPE_CHECKING:
