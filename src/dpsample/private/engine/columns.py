@@ -102,8 +102,9 @@ def _is_date(text: str) -> bool:
 def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give a batch the names and types of a schema."""
     columns = list[pa.Array]()
-    for column, field in zip(batch.columns, schema, strict=True):
-        columns.append(column if column.type == field.type else column.cast(field.type))
+    for column, kind in zip(batch.columns, schema.types, strict=True):
+        is_cast = column.type != kind
+        columns.append(column.cast(kind) if is_cast else column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -147,18 +147,20 @@ def accepted_classes(kind: "pa.DataType") -> tuple[type, ...]:
     """Return the classes of Python values that a column of this type takes; none if it takes no objects."""
     import pyarrow as pa
 
-    families: list[tuple[Any, tuple[type, ...]]] = [
-        (pa.types.is_string, (object,)),
-        (pa.types.is_boolean, (bool, np.bool_)),
-        (pa.types.is_integer, (Integral,)),
-        (pa.types.is_decimal, (Decimal, Integral)),
-        (pa.types.is_binary, (bytes,)),
-        (pa.types.is_timestamp, (datetime,)),
-        (pa.types.is_date, (date,)),
-    ]
-    for is_of_family, classes in families:
-        if is_of_family(kind):
-            return classes
+    if pa.types.is_string(kind):
+        return (object,)
+    if pa.types.is_boolean(kind):
+        return (bool, np.bool_)
+    if pa.types.is_integer(kind):
+        return (Integral,)
+    if pa.types.is_decimal(kind):
+        return (Decimal, Integral)
+    if pa.types.is_binary(kind):
+        return (bytes,)
+    if pa.types.is_timestamp(kind):
+        return (datetime,)
+    if pa.types.is_date(kind):
+        return (date,)
     return ()
 
 

@@ -145,7 +145,8 @@ def _hashed_keys(engine: "DuckDB", table: Table, into: str, salt: int) -> Hashed
     most = _HELD if engine.memory_limit is None else min(_HELD, engine.memory_limit // _LIMIT_EACH)
     if not 0 < number <= most:
         return None
-    hashes = [batch.column(0).to_numpy() for batch in engine.stream(f"SELECT name FROM {into}")]
+    batches = engine.stream(f"SELECT name FROM {into}")
+    hashes = [batch.column(0).to_numpy() for batch in batches]
     pairs = f"SELECT *, {_key_order(table, salt)} AS name FROM ({table.all_pairs})"
     return HashedCodes.by_hash(into, pairs, np.concatenate(hashes))
 

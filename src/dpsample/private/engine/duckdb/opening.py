@@ -149,6 +149,7 @@ class _Column:
 
     @property
     def sql(self) -> str:
+        """The name of the column in the FROM item."""
         return f"c{self.place}"
 
     def faults(self, role: str = "key") -> Faults:
@@ -220,11 +221,12 @@ def _frequency_faults(column: _Column) -> Faults:
 
 def _schema(source: Source, engine: "DuckDB", keys: list[str], origin: _Origin) -> pa.Schema:
     """Return the key columns with the types that their SQL has, under their names in releases."""
-    chosen = f"SELECT {aliased(keys, 'k')} FROM {origin.item}"
-    types = engine.schema(chosen, origin.objects).types
+    columns = aliased(keys, "k")
+    types = engine.schema(f"SELECT {columns} FROM {origin.item}", origin.objects).types
     for name, kind in zip(source.key_columns, types, strict=True):
         require_plain(name, kind)
-    return pa.schema(list(zip(source.key, types, strict=True)))
+    fields = zip(source.key, types, strict=True)
+    return pa.schema(list(fields))
 
 
 # ---- databases, which aggregate their own rows
