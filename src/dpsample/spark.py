@@ -26,8 +26,8 @@ from dpsample.private.checks import check_source
 from dpsample.private.draw import prepare_sample
 from dpsample.private.drawing import Counting
 from dpsample.private.engine.spark import Spark  # first: it says what to install
-from dpsample.private.engine.spark.frames import read_parquet
 from dpsample.private.engine.spark.jobs import Job, release_to_driver, write_release_to
+from dpsample.private.engine.spark.reading import read_parquet
 from dpsample.private.engine.spark.session import session
 from dpsample.private.engine.spark.streams import start_query
 from dpsample.private.request import Request, SampleRequest, check_keywords

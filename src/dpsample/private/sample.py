@@ -31,7 +31,7 @@ from dpsample.files import (
 from dpsample.files.atomic_file import locked
 from dpsample.files.metadata import canonical, format_of, resolved
 from dpsample.private.engine.errors import refusal_of_code
-from dpsample.private.sources.python_objects import frame_table, is_pandas
+from dpsample.private.sources.frames import frame_table, is_pandas
 from dpsample.release.rows import ascends, check_key_types
 from dpsample.release.terms import check_keys
 from dpsample.scheme.sampling import Sampling

@@ -22,6 +22,11 @@ FREQUENCY_FAULTS: Final = {
     "sum": "at least one key whose frequencies sum to more",
 }
 
+_WHY_UNFIT: Final = {
+    "floats": ": floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
+    "nested values": ": it may be made of several columns instead",
+}
+
 
 def refusal_of_mark(message: str, before: str, columns: Sequence[str]) -> DpsampleError | None:
     """Return the refusal that the mark in an engine's message stands for, if there is one.
@@ -49,13 +54,9 @@ def refusal_of_code(code: str, column: str = "") -> DpsampleError:
             f"the user column {column!r} must have no NULL, but at least one row has one",
             "leave such rows out with `drop_null=True`, or fill in the user",
         )
-    if code.startswith("nested"):
-        return type_refusal(
-            column,
-            "an object or array",
-            "nested values",
-            "user" if code == "nested_user" else "key",
-        )
+    if code in ("nested", "nested_user"):
+        role = "user" if code == "nested_user" else "key"
+        return type_refusal(column, "an object or array", "nested values", role)
     if code == "inexact_user":
         return type_refusal(column, "a number with a fraction, or above 2**53", "floats", "user")
     if code == "twice":
@@ -92,18 +93,20 @@ def frequency_refusal(name: str, kind: str) -> DpsampleError:
 
 
 def type_refusal(name: str, kind: str, what: str, role: str = "key") -> DpsampleError:
-    """Return the refusal of the type of a column, of the key or the user."""
-    why = {
-        "floats": ": floats are not compared exactly (0.1 + 0.2, -0.0, NaN)",
-        "nested values": ": it may be made of several columns instead",
-    }
+    """Return the refusal of the type of a column.
+
+    kind  the type, in words
+    what  what it has, if that explains the refusal: "floats" or "nested values"
+    role  what the column is for: key, user or part
+    """
     if role == "part":
         return InvalidValue(
             f"the part column {name!r} must be of text, integers, dates or booleans, not {kind}",
             "cast it first, for example a timestamp to a date",
         )
+    why = _WHY_UNFIT.get(what, "")
     return InvalidValue(
         f"the {role} column {name!r} must be of integers, decimals, text, bytes, booleans, dates or timestamps, not "
-        f"{kind}{why.get(what, '')}",
+        f"{kind}{why}",
         "cast it to text or to an integer first",
     )

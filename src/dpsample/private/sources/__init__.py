@@ -1,11 +1,21 @@
 """Sources: where elements live, and how their rows are read.
 
 source          the value that users hand in: data, key columns, and how they are read
-kinds           which kind of source an object is, and what goes together in one
+kinds           which kind of source an object is
+names           names of key columns
+key_types       declared types of key columns
+rules           which options go together
 inputs          which files a source names, and which names are one file
-formats         file formats: their names, endings, and how files are checked and read
+formats         file formats: their names and endings
+scans           how DuckDB reads files, and what several formats need
+parquet         Parquet files
+delimited       CSV and TSV files
 dialect         how CSV and TSV are written: delimiter, encoding, header, NULL
+json_lines      files with a JSON object on each line
+arrow_files     files of Arrow IPC
 arrow           objects of a source as Arrow
 python_objects  Python objects as Arrow
+frames          DataFrames of pandas and polars as Arrow
+texts           Python values as text
 iterables       objects that only look like an iterable of keys, and are refused
 """

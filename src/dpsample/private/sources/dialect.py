@@ -5,16 +5,38 @@ They are stated by the caller and never guessed: a guess would depend on private
 
 import codecs
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from dpsample.errors import InvalidValue, attempt
 
 TEXT_OPTIONS: Final = ("delimiter", "encoding", "header", "null")
 SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_CHUNK = 1 << 20  # characters that are read at a time
-_UNQUOTED = frozenset(
-    '"\r\n\0'
-)  # characters that end a field or a row, or that begin a quoted field
+
+# Characters that are read at a time; more would take memory and no less time.
+_CHUNK = 1 << 20
+# These characters end a field or a row, or begin a quoted field.
+_UNQUOTED = frozenset('"\r\n\0')
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file with columns is written."""
+
+    delimiter: str
+    encoding: str | None  # None is UTF-8
+    header: bool  # whether the first line has the names of the columns
+    nulls: tuple[str, ...]  # texts without quotes that stand for NULL, beside the empty one
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], usual_delimiter: str) -> "Dialect":
+        """Return the dialect that the options of a source state."""
+        return cls(
+            delimiter=options.get("delimiter") or usual_delimiter,
+            encoding=options.get("encoding"),
+            header=options.get("header", True),
+            nulls=tuple(options.get("null", ())),
+        )
 
 
 def checked_nulls(options: Mapping[str, Any]) -> list[str]:
@@ -28,31 +50,34 @@ def checked_nulls(options: Mapping[str, Any]) -> list[str]:
     dpsample.errors.InvalidValue: delimiter must be one character, and no quote, line end or letter; write one such as \
 delimiter=';'
     """
-    delimiter, encoding = options.get("delimiter"), options.get("encoding")
-    if delimiter is not None and not _separates(delimiter):
+    delimiter = options.get("delimiter")
+    if delimiter is not None and not _is_delimiter(delimiter):
         raise InvalidValue(
             "`delimiter` must be one character, and no quote, line end or letter",
             "write one such as `delimiter=';'`",
         )
+    encoding = options.get("encoding")
     if encoding is not None:
         _check_encoding(encoding)
     stated = options.get("null", ())
     nulls = [stated] if isinstance(stated, str) else list(stated)
-    outside = {*_UNQUOTED, *(delimiter or ",\t")}
-    if not all(isinstance(text, str) and text and not outside & set(text) for text in nulls):
-        raise InvalidValue(
-            "`null` must be text without quotes, line ends and delimiters",
-            "write one or several, such as `null='NA'`",
-        )
+    forbidden = _UNQUOTED | set(delimiter or ",\t")
+    for text in nulls:
+        if not isinstance(text, str) or not text or forbidden & set(text):
+            raise InvalidValue(
+                "`null` must be text without quotes, line ends and delimiters",
+                "write one or several, such as `null='NA'`",
+            )
     return nulls
 
 
-def _separates(delimiter: Any) -> bool:
-    single = isinstance(delimiter, str) and len(delimiter) == 1
-    return single and delimiter not in _UNQUOTED and not delimiter.isalnum()
+def _is_delimiter(value: Any) -> bool:
+    is_character = isinstance(value, str) and len(value) == 1
+    return is_character and value not in _UNQUOTED and not value.isalnum()
 
 
 def _check_encoding(encoding: Any) -> None:
+    """Refuse what is not the name of an encoding of text that Python knows."""
     unknown = InvalidValue(
         f"`encoding` must be a name that Python knows, not {encoding!r}",
         "write one such as `encoding='latin-1'`, 'cp1252' or 'utf-16'",
@@ -65,12 +90,14 @@ def _check_encoding(encoding: Any) -> None:
 
 
 def is_recoded(encoding: str | None) -> bool:
-    """Whether files of this encoding are to be written anew in UTF-8."""
-    return encoding is not None and codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig")
+    """Whether files of this encoding must be copied into UTF-8 before DuckDB reads them."""
+    if encoding is None:
+        return False
+    return codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig")
 
 
 def decoded(file: TextIO, path: str, encoding: str) -> Iterator[str]:
-    """Yield the text of a file that is open; text in another encoding is refused."""
+    """Yield the text of an open file in chunks; a file in another encoding than the stated one is refused."""
     refusal = InvalidValue(
         f"{path!r} is not in the encoding {encoding} that was stated",
         "state another, or write the file anew in UTF-8",

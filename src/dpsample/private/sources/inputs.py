@@ -9,21 +9,22 @@ from urllib.parse import unquote, urlsplit
 
 from dpsample.errors import InvalidValue
 
-_SAME_STORE = {
+_SAME_STORE = {  # another name of the scheme of a store -> its usual name
     "s3a": "s3",
     "s3n": "s3",
     "abfss": "abfs",
     "wasbs": "wasb",
     "gcs": "gs",
-}  # two names of one store
+}
 
 
 def expanded(
     entry: str | os.PathLike[str], shown: str, is_data: Callable[[str], bool]
 ) -> list[str]:
-    """Return the absolute paths of the files that a path, a folder or a glob names; `shown` is its name in a refusal.
+    """Return the absolute paths of the files that a path, a folder or a glob names.
 
-    A folder stands for its data files, also in folders inside it, without hidden ones.
+    A folder stands for its data files, also in folders inside it, without hidden ones. `shown` is the name of the entry
+    in a refusal, and `is_data` says whether a file of a folder is a data file.
     """
     path = os.path.expanduser(os.fspath(entry))
     if os.path.isfile(path):
@@ -38,12 +39,10 @@ def expanded(
         files = []
         problem = f"there is no file or folder at {shown}"
     if not files:
-        of_list = shown.startswith("entry")
-        raise InvalidValue(
-            problem,
-            "check the path" + (", or, if these are keys, leave out key" if of_list else ""),
-        )
-    return sorted(map(os.path.abspath, files))
+        is_of_list = shown.startswith("entry")
+        keys = ", or, if these are keys, leave out key" if is_of_list else ""
+        raise InvalidValue(problem, f"check the path{keys}")
+    return sorted(os.path.abspath(file) for file in files)
 
 
 def _files_inside(folder: str) -> Iterator[str]:
@@ -51,8 +50,13 @@ def _files_inside(folder: str) -> Iterator[str]:
     for inner, _, names in os.walk(folder):
         for name in names:
             file = os.path.join(inner, name)
-            if not _hidden(os.path.relpath(file, folder)):
+            if not _is_hidden(os.path.relpath(file, folder)):
                 yield file
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether a file, or a folder on the way to it, has a name that begins like those of hidden ones."""
+    return any(part.startswith((".", "_")) for part in PurePath(path).parts)
 
 
 def identity(path: str | os.PathLike[str]) -> Hashable:
@@ -96,7 +100,3 @@ def require_distinct(identities: Iterable[Hashable]) -> None:
             "a file is named twice, so that its elements would count twice",
             "look for globs or folders that overlap, and for links",
         )
-
-
-def _hidden(path: str) -> bool:
-    return any(part.startswith((".", "_")) for part in PurePath(path).parts)

@@ -13,15 +13,8 @@ import numpy as np
 
 from dpsample.errors import InvalidValue
 
-COUNT_NAMES = (
-    "count",
-    "counts",
-    "count_star()",
-    "frequency",
-    "len",
-    "size",
-    "proportion",
-)  # in libraries' results
+# What libraries call the column of a table in which they count.
+COUNT_NAMES = ("count", "counts", "count_star()", "frequency", "len", "size", "proportion")
 
 
 def check_iterable(data: Any) -> None:
@@ -80,8 +73,11 @@ def one_key(value: Any) -> InvalidValue:
 def _check_series(data: Any) -> None:
     """Refuse a Series with an index of its own: its values may be frequencies of what is there."""
     index = data.index
-    is_range = type(index).__name__ == "RangeIndex" and index.name is None
-    if is_range and (index.start, index.step) == (0, 1):
+    is_unnamed_range = type(index).__name__ == "RangeIndex" and index.name is None
+    if is_unnamed_range and (index.start, index.step) == (
+        0,
+        1,
+    ):  # the index that a Series has by default
         return
     raise InvalidValue(
         "a Series has an index of its own, so that its values may be frequencies",
@@ -105,8 +101,10 @@ def _check_array(data: "np.ndarray[Any, Any]") -> None:
 
 def _is_series(data: Any) -> bool:
     """Whether an object is a column with an index, of pandas or a library like it."""
-    return hasattr(data, "to_frame") and hasattr(data, "index") and not callable(data.index)
+    has_index = hasattr(data, "index") and not callable(data.index)
+    return has_index and hasattr(data, "to_frame")
 
 
 def _type(data: Any) -> str:
+    """Return the name of an object's class."""
     return type(data).__qualname__

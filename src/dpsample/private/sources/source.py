@@ -19,13 +19,9 @@ from dpsample.private.sources.dialect import TEXT_OPTIONS, checked_nulls
 from dpsample.private.sources.formats import FORMATS, format_of
 from dpsample.private.sources.inputs import expanded, identity, local_path, require_distinct
 from dpsample.private.sources.iterables import COUNT_NAMES
-from dpsample.private.sources.kinds import (
-    Kind,
-    check_together,
-    key_names,
-    public_names,
-    source_kind,
-)
+from dpsample.private.sources.kinds import Kind, source_kind
+from dpsample.private.sources.names import key_names, public_names
+from dpsample.private.sources.rules import check_together
 
 
 class SourceOptions(TypedDict, total=False):
@@ -44,8 +40,14 @@ class SourceOptions(TypedDict, total=False):
     drop_null: bool
 
 
+# The arguments of a Source after its key, in the order in which they are written out.
 _ORDER = ("frequency", *SourceOptions.__annotations__)
-_USUAL: dict[str, Any] = {"header": True, "null": [], "drop_null": False}  # of all others: None
+# The defaults of options; that of all others is None.
+_USUAL: dict[str, Any] = {"header": True, "null": [], "drop_null": False}
+# Names of columns that a refusal lists at most: more would hide what it says.
+_NAMES_SHOWN = 20
+# What SQLite writes beside a database.
+_SQLITE_FILES = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -124,13 +126,23 @@ class Source:
         unknown = options.keys() - SourceOptions.__annotations__.keys()
         if unknown:
             raise TypeError(f"a Source has no argument {min(unknown)!r}")
-        kind = source_kind(data, key is not None)
-        columns = key_names(key, kind)
-        public = public_names(columns, options.pop("key_as", None), kind)
-        fields: list[Any] = [data, kind, public, columns, frequency, _stated(options), None, (), []]
-        for name, value in zip(self.__annotations__, fields, strict=True):
-            object.__setattr__(self, name, value)
+        kind = source_kind(data, named=key is not None)
+        key_columns = key_names(key, kind)
+        key_as = options.pop("key_as", None)
+        self._set("data", data)
+        self._set("kind", kind)
+        self._set("key", public_names(key_columns, key_as, kind))
+        self._set("key_columns", key_columns)
+        self._set("frequency", frequency)
+        self._set("options", _stated(options))
+        self._set("part", None)
+        self._set("amounts", ())
+        self._set("taken", [])
         check_together(self)
+
+    def _set(self, field: str, value: Any) -> None:
+        """Set a field of a source that is being made; later it is frozen."""
+        object.__setattr__(self, field, value)
 
     @classmethod
     def of(cls, data: Any, key: str | Sequence[str] | None = None, **options: Any) -> "Source":
@@ -141,16 +153,13 @@ class Source:
         """
         if not isinstance(data, Source):
             return cls(data, key, **options)
+        stated = {"key": key, **options}
         others = [
-            name
-            for name, value in {"key": key, **options}.items()
-            if value is not None and value is not False
+            name for name, value in stated.items() if value is not None and value is not False
         ]
         if others:
-            raise InvalidValue(
-                f"a Source cannot be combined with {', '.join(others)}",
-                "state it in the Source alone",
-            )
+            problem = f"a Source cannot be combined with {', '.join(others)}"
+            raise InvalidValue(problem, "state it in the Source alone")
         return data
 
     def of_part(self, part: Part) -> "Source":
@@ -167,25 +176,25 @@ class Source:
                 "hand in a table, or vouch for the part: `part_vouched=...`",
             )
         if part.name in (self.frequency, self.user):
-            raise InvalidValue(
-                f"the part is of {part.name!r}, the frequency or the user", "name another column"
-            )
+            problem = f"the part is of {part.name!r}, the frequency or the user"
+            raise InvalidValue(problem, "name another column")
         return self._with("part", part)
 
     def with_amounts(self, amounts: Sequence[Amount]) -> "Source":
         """Return this source with amounts, which are read together with its users and keys."""
-        used = [name.lower() for name in (*self.key_columns, self.user) if name is not None]
+        used = [name.lower() for name in self.key_columns]
+        if self.user is not None:
+            used.append(self.user.lower())
         for amount in amounts:
             if amount.column is not None and amount.column.lower() in used:
-                raise InvalidValue(
-                    f"the column {amount.column!r} cannot be summed, since it is the key or the user",
-                    "name another column",
-                )
+                problem = f"the column {amount.column!r} cannot be summed, since it is the key or the user"
+                raise InvalidValue(problem, "name another column")
         return self._with("amounts", tuple(amounts))
 
-    def _with(self, name: str, value: Any) -> "Source":
+    def _with(self, field: str, value: Any) -> "Source":
+        """Return a copy of this source with another value of a field."""
         source = copy.copy(self)
-        object.__setattr__(source, name, value)
+        source._set(field, value)
         return source
 
     @property
@@ -210,28 +219,36 @@ class Source:
             return repr(_public(self.data))
         if self.kind != "files":
             return f"<{type(self.data).__qualname__}>"
-        if isinstance(self.data, str | os.PathLike):
-            return repr(os.fspath(self.data))
-        return f"<{len(self.data)} paths>"
+        if self._is_list:
+            return f"<{len(self.data)} paths>"
+        return repr(os.fspath(self.data))
 
     @property
     def paths(self) -> list[str]:
         """The files, folders and globs as they were named, or the database without user and password."""
         if self.kind == "database":
             return [_public(self.data)]
-        return [os.fspath(path) for path in self._named] if self.kind == "files" else []
+        if self.kind == "files":
+            return [os.fspath(entry) for entry in self._entries]
+        return []
 
     @property
-    def _named(self) -> Sequence[str | os.PathLike[str]]:
-        return [self.data] if isinstance(self.data, str | os.PathLike) else self.data
+    def _entries(self) -> Sequence[str | os.PathLike[str]]:
+        """The paths, folders and globs of files as they were named."""
+        return self.data if self._is_list else [self.data]
+
+    @property
+    def _is_list(self) -> bool:
+        """Whether files were named in a list."""
+        return not isinstance(self.data, str | os.PathLike)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read: the key, the frequency or the user if there is one, that of the part, and amounts."""
         part = None if self.part is None else self.part.name
         summed = [amount.column for amount in self.amounts]
-        others = [name for name in (self.frequency, self.user, part, *summed) if name is not None]
-        return tuple(dict.fromkeys((*self.key_columns, *others)))
+        names = [*self.key_columns, self.frequency, self.user, part, *summed]
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -249,65 +266,78 @@ class Source:
         arguments = {"key": _one_or_list(self.key_columns), **self.arguments}
         if self.part is not None:
             arguments["part"] = str(self.part)
-        shown = [
-            f"{name}={'...' if name == 'query' else repr(value)}"
-            for name, value in arguments.items()
-        ]
-        return f"Source({', '.join([self.location, *shown])})"
+        shown = [self.location]
+        for name, value in arguments.items():
+            # the text of a query may quote values
+            shown.append("query=..." if name == "query" else f"{name}={value!r}")
+        return f"Source({', '.join(shown)})"
 
     def listing(self) -> tuple[str, list[str]]:
         """List the files of paths, folders and globs: their format, and each one's absolute path, once."""
-        stated = self.options.get("format")
-        single = isinstance(self.data, str | os.PathLike)
-        files: list[str] = []
-        for i, entry in enumerate(self._named):
-            # an entry of a list may be a key by mistake, so it is not shown
-            shown = repr(os.fspath(entry)) if single else f"entry {i + 1} of the list"
-            files += expanded(entry, shown, lambda file: bool(stated or format_of(file)))
+        files = self._expanded()
         require_distinct(map(identity, files))
-        formats = {stated or format_of(path) for path in files}
-        if None in formats:
-            raise self._unknown_format(files)
-        if len(formats) > 1:
-            found = " and ".join(sorted(map(str, formats)))
-            raise InvalidValue(
-                f"the files are of several formats: {found}",
-                "release those of each format separately",
-            )
-        format = str(formats.pop())
+        format = self._format(files)
         if self.text_options and format not in ("csv", "tsv"):
-            raise InvalidValue(
-                f"`{min(self.text_options)}` cannot be used with files of {format}", "leave it out"
-            )
+            name = min(self.text_options)
+            raise InvalidValue(f"`{name}` cannot be used with files of {format}", "leave it out")
         return format, files
 
+    def _expanded(self) -> list[str]:
+        """List the files of all entries, with repetitions."""
+        has_format = "format" in self.options
+        files = list[str]()
+        for number, entry in enumerate(self._entries, 1):
+            # an entry of a list may be a key by mistake, so it is not shown
+            shown = f"entry {number} of the list" if self._is_list else repr(os.fspath(entry))
+            files += expanded(entry, shown, lambda file: has_format or format_of(file) is not None)
+        return files
+
+    def _format(self, files: Sequence[str]) -> str:
+        """Return the one format of all files: the stated one, or that of their endings."""
+        stated = self.options.get("format")
+        if stated is not None:
+            return stated
+        formats = set[str]()
+        for file in files:
+            format = format_of(file)
+            if format is None:
+                raise self._unknown_format(files)
+            formats.add(format)
+        if len(formats) > 1:
+            raise InvalidValue(
+                f"the files are of several formats: {' and '.join(sorted(formats))}",
+                "release those of each format separately",
+            )
+        return formats.pop()
+
     def _unknown_format(self, files: Sequence[str]) -> InvalidValue:
-        endings = ", ".join(ending for format in FORMATS.values() for ending in format.endings)
+        """Return the refusal of files of which at least one has no known ending."""
+        endings = list[str]()
+        for format in FORMATS.values():
+            endings += format.endings
         remedy = "name the format, such as `format='csv'`"
-        if any(path.lower().endswith(".json") and format_of(path) is None for path in files):
+        if any(file.lower().endswith(".json") for file in files):
             remedy = "write an array of JSON as an object on each line, as with jq -c '.[]', and state `format='jsonl'`"
-        return InvalidValue(
-            f"a file at {self.location} has none of the extensions {endings}", remedy
-        )
+        problem = f"a file at {self.location} has none of the extensions {', '.join(endings)}"
+        return InvalidValue(problem, remedy)
 
     def files(self) -> list[str]:
         """List the files on this machine that are read: of paths, of a SQLite database, of a DataFrame of Spark."""
         if self.kind == "files":
             return self.listing()[1]
         if self.kind == "database" and self.data.startswith("sqlite"):
-            path = os.path.abspath(self.data.partition(":///")[2])
-            return [
-                name
-                for name in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal")
-                if os.path.exists(name)
-            ]
+            database = os.path.abspath(self.data.partition(":///")[2])
+            beside = [database + ending for ending in _SQLITE_FILES]
+            return [path for path in beside if os.path.exists(path)]
         if self.kind == "frame":
-            return [path for path in map(local_path, self.data.inputFiles()) if path is not None]
+            paths = [local_path(uri) for uri in self.data.inputFiles()]
+            return [path for path in paths if path is not None]
         return []
 
     def inputs(self) -> list[str]:
         """List what is read on this machine: the files, and the folders that were named."""
-        return [*self.files(), *(path for path in self.paths if os.path.isdir(path))]
+        folders = [path for path in self.paths if os.path.isdir(path)]
+        return [*self.files(), *folders]
 
     def require(self, names: Sequence[str], shown: bool = True) -> None:
         """Refuse unless each column to read is there once; with `shown`, a refusal may name the others.
@@ -322,22 +352,29 @@ class Source:
 
     def require_raw(self, names: Sequence[str]) -> None:
         """Refuse a table whose only other column is called as libraries call counts, where each row is one element."""
+        if self.aggregated or self.user is not None:
+            return
         others = [name for name in names if name not in self.columns]
-        raw = not self.aggregated and self.user is None
-        if raw and len(others) == 1 and others[0].lower() in COUNT_NAMES:
-            raise InvalidValue(
-                f"the only other column, {others[0]!r}, seems to have frequencies",
-                f"name it: `frequency={others[0]!r}`; if each row is one element, leave this column out of the table",
-            )
+        if len(others) != 1 or others[0].lower() not in COUNT_NAMES:
+            return
+        raise InvalidValue(
+            f"the only other column, {others[0]!r}, seems to have frequencies",
+            f"name it: `frequency={others[0]!r}`; if each row is one element, leave this column out of the table",
+        )
 
     def _missing(self, name: str, names: Sequence[str], shown: bool) -> InvalidValue:
+        """Return the refusal of a column that is not among these names once."""
+        problem = f"the column {name!r} must be in {self.location} once"
         times = list(names).count(name)
         if times:
             found = f"it is there {times} times"
         elif shown:
-            found = f"its columns are {', '.join(map(repr, names[:20]))}{', ...' if len(names) > 20 else ''}"
+            listed = ", ".join(map(repr, names[:_NAMES_SHOWN]))
+            more = ", ..." if len(names) > _NAMES_SHOWN else ""
+            found = f"its columns are {listed}{more}"
         else:  # a text file without a header has data in its place
-            found = f"it has {len(names)} other column{'' if len(names) == 1 else 's'}"
+            plural = "" if len(names) == 1 else "s"
+            found = f"it has {len(names)} other column{plural}"
         remedy = "check the name"
         if not shown:
             remedy += (
@@ -345,15 +382,17 @@ class Source:
             )
         if self.part is not None and name == self.part.name and name not in self.key_columns:
             remedy += "; a part that is no column is vouched for: `part_vouched=...`"
-        return InvalidValue(
-            f"the column {name!r} must be in {self.location} once, but {found}", remedy
-        )
+        return InvalidValue(f"{problem}, but {found}", remedy)
 
 
 def _stated(options: SourceOptions) -> SourceOptions:
     """Return the options that are not as usual, with those of CSV checked."""
-    stated: Any = {**options, "null": checked_nulls(options)}
-    return {name: value for name, value in stated.items() if value != _USUAL.get(name)}  # type: ignore[return-value]
+    checked: Any = {**options, "null": checked_nulls(options)}
+    stated: Any = {}
+    for name, value in checked.items():
+        if value != _USUAL.get(name):
+            stated[name] = value
+    return stated  # type: ignore[no-any-return]
 
 
 def _one_or_list(names: Sequence[str]) -> str | list[str]:

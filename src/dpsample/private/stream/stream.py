@@ -25,7 +25,7 @@ from dpsample.private.derived_coins import Secret
 from dpsample.private.randomness import secret_key
 from dpsample.private.run import sanitize
 from dpsample.private.sample import MODE, VERSION, Sample, mark_file_with, used_refusal
-from dpsample.private.sources.kinds import RESERVED
+from dpsample.private.sources.names import RESERVED
 from dpsample.private.sources.source import Source
 from dpsample.private.stream.elements import Batches, csv, elements, lines, object_source
 from dpsample.private.stream.held import HeldKeys, words_of

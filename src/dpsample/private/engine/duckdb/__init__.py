@@ -6,7 +6,8 @@ DuckDB's own messages, which may quote the data, go no further.
 
     engine      DuckDB: what every engine does
     statements  a connection, and what runs on it
-    tables      how sources look from inside DuckDB
+    opening     how a source becomes a table, checked once
+    tables      how a source looks from inside DuckDB: SQL of its rows
     users       each user keeps a bounded number of keys
     assignment  each user gives one unit to one key
     numbering   codes of keys, by hash or by a join
@@ -15,6 +16,8 @@ DuckDB's own messages, which may quote the data, go no further.
     sorting     users and keys in their orders
     columns     columns in SQL: key types, users in canonical form, faults
     databases   databases that aggregate their own rows
+    declared    the types that columns of a database are declared with
+    adbc        connections to databases, and what their errors mean
     temporary   the folder of temporary files, and what dead processes left of theirs
     errors      what DuckDB's errors mean
 """

@@ -36,38 +36,38 @@ def assigned(
     """Let each user give one unit to one of their keys; put the keys and their units into a table of its own.
 
     u, k0, k1, ... -> k0, k1, ..., name: the keys in their order -> u, code, sorted by users -> k0, k1, ..., units
+
+    `Engine.assigned` explains `cap`, `prior` and `keep_pairs`.
     """
     if table.user is None:
         raise nobody_refusal()
-    first = positioned(table.schema.empty_table() if prior is None else prior, table.schema)
+    first_keys = table.schema.empty_table() if prior is None else prior
+    first = positioned(first_keys, table.schema)
     engine.fill(table)
-    read = (
-        table if keep_pairs else replace(table, amounts=(), units=[])
-    )  # amounts are for the pairs
+    # amounts are read only with pairs that are kept
+    read = table if keep_pairs else replace(table, amounts=(), units=[])
     user_salt, key_salt = salts(coins)
-    name = engine.name()
-    with (
-        ExitStack() as undo
-    ):  # what is put aside is forgotten with the source, or at once if anything fails
-        undo.callback(engine.drop, name)
-        codes = number_keys(engine, read, name, key_salt, first)
-        rows = f"SELECT {', '.join(['u', 'name', *read.amount_names])} FROM ({codes.pairs})"
+    keys_table = engine.name()
+    # what is put aside is forgotten with the source that is returned, or at once if anything fails
+    with ExitStack() as undo:
+        undo.callback(engine.drop, keys_table)
+        codes = number_keys(engine, read, keys_table, key_salt, first)
+        columns = ", ".join(["u", "name", *read.amount_names])
+        rows = f"SELECT {columns} FROM ({codes.pairs})"
         pairs = sorted_pairs(
             engine, rows, table.objects, user_salt, codes.keys, read.amounts, codes.of
         )
-        every = None
-        if keep_pairs:
-            every = AllPairs(
-                table, codes, PairsFile(engine.file(), codes.keys, columns_beside(table))
-            )
-            undo.callback(every.file.path.unlink, missing_ok=True)
-            with every.file.writing() as write:
-                units, sizes = _placed(_written(pairs, write), codes.keys, cap)
-        else:
+        if not keep_pairs:
             units, sizes = _placed(pairs, codes.keys, cap)
+            made = _source_of(engine, source, table, codes, units)
+            return Assigned(made, sizes[0], sizes[1], int(units.sum()), None)
+        file = PairsFile(engine.file(), codes.keys, columns_beside(table))
+        undo.callback(file.path.unlink, missing_ok=True)
+        with file.writing() as write:
+            units, sizes = _placed(_written(pairs, write), codes.keys, cap)
         made = _source_of(engine, source, table, codes, units)
-        if every is not None:
-            engine.tables.open(made).forget_more = undo.pop_all().close
+        every = AllPairs(table, codes, file)
+        engine.tables.open(made).forget_more = undo.pop_all().close
         return Assigned(made, sizes[0], sizes[1], int(units.sum()), every)
 
 
@@ -79,14 +79,16 @@ def _written(pairs: Iterator[Batch], write: Callable[..., None]) -> Iterator[Bat
 
 
 def _placed(pairs: Iterator[Batch], keys: int, cap: int) -> tuple[Ints, Ints]:
-    """Place the units of users; return those of each key, and the sizes of users."""
+    """Place the units of users; return the units of each key, and the sizes of users as `Sizes.counts` returns them."""
     # of the shortest type: the room of a key is looked up for every pair, and fewer bytes stay in the cache
     room = np.full(keys, cap, np.min_scalar_type(-cap - 1))
-    sizes, assignment = Sizes(), Assignment()
+    sizes = Sizes()
+    assignment = Assignment()
     for begins, codes, *_ in pairs:
         sizes.add(begins)
         assignment.place(begins, codes, room)
-    return cap - room.astype(np.int64), sizes.counts()
+    units = cap - room.astype(np.int64)
+    return units, sizes.counts()
 
 
 def _source_of(engine: "DuckDB", source: Source, table: Table, codes: Codes, units: Ints) -> Source:
@@ -95,8 +97,8 @@ def _source_of(engine: "DuckDB", source: Source, table: Table, codes: Codes, uni
     count = len(given)
     taken = pa.table({"name": codes.names(given), "units": units[given]})
     kept = engine.name()
-    joined = f"SELECT {table.names}, units FROM {codes.table} JOIN taken USING (name)"
-    engine.run(f"CREATE TABLE {kept} AS {joined}", {"taken": lambda: taken})
+    rows = f"SELECT {table.names}, units FROM {codes.table} JOIN taken USING (name)"
+    engine.run(f"CREATE TABLE {kept} AS {rows}", {"taken": lambda: taken})
     columns = table.schema.append(pa.field("frequency", pa.int64()))
     made = Source(columns.empty_table(), source.key, "frequency")
     keys = table.names.split(", ")

@@ -9,21 +9,20 @@ from dpsample.accounting.parts import Part
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.private.engine.columns import part_family
 from dpsample.private.engine.errors import amount_refusal, frequency_refusal, type_refusal
-from dpsample.private.sources.formats import Form
+from dpsample.private.sources.scans import Form
 from dpsample.sql import quoted_text
 
-_PLAIN = {"boolean", "decimal", "varchar", "blob", "date", "timestamp", "timestamp with time zone"}
-_PLAIN |= {"timestamp_s", "timestamp_ms", "timestamp_ns"}
-_INTEGERS = {
-    "tinyint",
-    "smallint",
-    "integer",
-    "bigint",
-    "utinyint",
-    "usmallint",
-    "uinteger",
-    "ubigint",
-}
+# DuckDB's names of types, in lower case. Columns of plain types and of integers can be keys as they are.
+_TIMES = {"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"}
+_PLAIN = {"boolean", "decimal", "varchar", "blob", "timestamp with time zone"} | _TIMES
+_SIGNED = {"tinyint", "smallint", "integer", "bigint"}
+_INTEGERS = {*_SIGNED, "utinyint", "usmallint", "uinteger", "ubigint"}
+_FLOATS = {"float", "double"}
+_NESTED = {"list", "array", "struct", "map", "union", "variant"}
+# Types without an order or a text of their own in a release: keys of these are text.
+_AS_TEXT = {"enum", "uuid", "null"}
+# The types of columns that can be summed.
+_SUMMED = {*_INTEGERS, *_FLOATS, "hugeint", "uhugeint", "decimal", "boolean"}
 _PART_TYPES = {  # the types that the column of a part can have
     **dict.fromkeys(_INTEGERS, pa.int64()),
     "ubigint": pa.uint64(),
@@ -42,56 +41,69 @@ def frequency_faults(column: str, family: str) -> list[tuple[str, str]]:
     missing = (f"{column} IS NULL", "missing")
     negative = (f"{column} < 0", "negative")
     large = (f"NOT {column} <= {MAX_FREQUENCY}", "large")
-    inexact = f"NOT {column} <= {2**53}"
     fractional = (f"{column} <> CAST({column} AS BIGINT)", "fractional")
+    is_inexact = f"NOT {column} <= {2**53}"  # above it, floats leave integers out
     if family == "text":
         not_plain = f"CAST({number} AS VARCHAR) IS DISTINCT FROM {column}"
         return [missing, (f"{number} < 0", "negative"), (not_plain, "text")]
     if family == "stored":
-        no_number = f"typeof({column}) NOT IN ('integer', 'real')"
-        inexact_real = f"typeof({column}) = 'real' AND {inexact}"
-        return [missing, (no_number, "text"), negative, (inexact_real, "large"), fractional]
-    return {
-        "integer": [missing, negative, large],
-        "decimal": [missing, negative, large, fractional],
-        "float": [missing, negative, (inexact, "large"), fractional],
-    }[family]
+        no_number = (f"typeof({column}) NOT IN ('integer', 'real')", "text")
+        large_real = (f"typeof({column}) = 'real' AND {is_inexact}", "large")
+        return [missing, no_number, negative, large_real, fractional]
+    if family == "integer":
+        return [missing, negative, large]
+    if family == "decimal":
+        return [missing, negative, large, fractional]
+    if family == "float":
+        return [missing, negative, (is_inexact, "large"), fractional]
+    raise KeyError(family)
 
 
 def key_sql(name: str, column: str, kind: Any, form: Form, role: str = "key") -> str:
     """SQL of a key column, or of the user's, from its DuckDB type."""
     if role == "user" and is_json(kind, form):
-        text = f"{column} ->> '$'"  # a number that is written as 1.0 or 1e0 is 1
-        number = f"CASE {text} WHEN '-0.0' THEN '0' ELSE regexp_replace({text}, '\\.0$', '') END"
-        return f"(CASE json_type({column}) WHEN 'DOUBLE' THEN {number} ELSE {text} END)"
+        return _json_user_sql(column)
     if form == "json":
         return f"({column} ->> '$')"
-    family = str(kind.id)
-    if family in ("enum", "uuid", "null") or str(kind) in ("JSON", '"NULL"'):
+    if _is_text(kind):
         return f"CAST({column} AS VARCHAR)"
+    family = str(kind.id)
     if family in _PLAIN | _INTEGERS:
         return column
-    what = "floats" if family in ("float", "double") else ""
-    what = (
-        "nested values"
-        if family in ("list", "array", "struct", "map", "union", "variant")
-        else what
-    )
+    what = "floats" if family in _FLOATS else ""
+    if family in _NESTED:
+        what = "nested values"
     raise type_refusal(name, f"type {family}", what, role)
+
+
+def _json_user_sql(column: str) -> str:
+    """SQL of a user that is a JSON value, as text: a number that is written as 1.0 or 1e0 is 1."""
+    text = f"{column} ->> '$'"
+    number = f"CASE {text} WHEN '-0.0' THEN '0' ELSE regexp_replace({text}, '\\.0$', '') END"
+    return f"(CASE json_type({column}) WHEN 'DOUBLE' THEN {number} ELSE {text} END)"
 
 
 def part_sql(part: Part, column: str, kind: Any, form: Form) -> str:
     """SQL of the condition that a row is in a part, from the DuckDB type of the part's column."""
-    family = str(kind.id)
-    if form == "json" or family in ("enum", "uuid", "null") or str(kind) in ("JSON", '"NULL"'):
-        column = f"({column} ->> '$')" if form == "json" else f"CAST({column} AS VARCHAR)"
-        return f"{column} = {quoted_text(part.value)}"
-    if family not in _PART_TYPES:
-        raise type_refusal(part.name, f"type {family}", "", "part")
     quoted = quoted_text(part.value)
-    written = {"text": quoted, "date": f"DATE {quoted}"}
-    own = part_family(part, _PART_TYPES[family])
-    return f"{column} = {written.get(own, part.value)}"
+    if form == "json":
+        return f"({column} ->> '$') = {quoted}"
+    if _is_text(kind):
+        return f"CAST({column} AS VARCHAR) = {quoted}"
+    name = str(kind.id)
+    if name not in _PART_TYPES:
+        raise type_refusal(part.name, f"type {name}", "", "part")
+    family = part_family(part, _PART_TYPES[name])
+    if family == "text":
+        return f"{column} = {quoted}"
+    if family == "date":
+        return f"{column} = DATE {quoted}"
+    return f"{column} = {part.value}"
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether the values of a type are compared as text."""
+    return str(kind.id) in _AS_TEXT or str(kind) in ("JSON", '"NULL"')
 
 
 def is_json(kind: Any, form: Form) -> bool:
@@ -101,22 +113,21 @@ def is_json(kind: Any, form: Form) -> bool:
 
 def json_faults(column: str, place: int, role: str = "key") -> list[tuple[str, str]]:
     """Conditions under which a JSON value is refused: as a user also a number that a float does not hold exactly."""
-    user = "_user" if role == "user" else ""
-    faults = [(f"json_type({column}) IN ('OBJECT', 'ARRAY')", f"nested{user}:{place}")]
-    if user:
-        number = f"json_type({column}) = 'DOUBLE' AND NOT regexp_full_match({column} ->> '$', '-?[0-9]+')"
-        exact = (
-            f"({column} ->> '$') LIKE '%.0' AND abs(TRY_CAST({column} ->> '$' AS DOUBLE)) < {2**53}"
-        )
-        faults.append((f"{number} AND NOT ({exact})", f"inexact{user}:{place}"))
-    return faults
+    is_nested = f"json_type({column}) IN ('OBJECT', 'ARRAY')"
+    if role != "user":
+        return [(is_nested, f"nested:{place}")]
+    text = f"{column} ->> '$'"
+    is_float = f"json_type({column}) = 'DOUBLE' AND NOT regexp_full_match({text}, '-?[0-9]+')"
+    is_exact = f"({text}) LIKE '%.0' AND abs(TRY_CAST({text} AS DOUBLE)) < {2**53}"
+    is_inexact = f"{is_float} AND NOT ({is_exact})"
+    return [(is_nested, f"nested_user:{place}"), (is_inexact, f"inexact_user:{place}")]
 
 
 def number_family(name: str, kind: str) -> str:
     """Return which faults the numbers of a type can have."""
     if kind in _INTEGERS:
         return "integer"
-    if kind in ("float", "double"):
+    if kind in _FLOATS:
         return "float"
     if kind == "decimal":
         return "decimal"
@@ -129,19 +140,13 @@ def amount_sql(amount: Amount, column: str, kind: Any, form: Form) -> str:
     NULL, NaN, infinite values and text that is no number count 0: an error would tell of them.
     """
     family = str(kind.id)
-    if form == "typed" and family not in _INTEGERS | {
-        "hugeint",
-        "uhugeint",
-        "float",
-        "double",
-        "decimal",
-        "boolean",
-    }:
+    if form == "typed" and family not in _SUMMED:
         raise amount_refusal(str(amount.column), f"type {family}")
     value = f"{column} ->> '$'" if form == "json" else column
     number = f"TRY_CAST({value} AS DOUBLE)"
     most = amount.most_of_row
-    units = f"least(greatest(floor({number} * '{amount.scale!r}'::DOUBLE + 0.5), -{most}), {most})::BIGINT"
+    rounded = f"floor({number} * '{amount.scale!r}'::DOUBLE + 0.5)"
+    units = f"least(greatest({rounded}, -{most}), {most})::BIGINT"
     return f"CASE WHEN isfinite({number}) THEN {units} ELSE 0 END"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import duckdb
@@ -16,12 +16,13 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import MAX_FREQUENCY
 from dpsample.files.tables import check_moments
 from dpsample.private.assignment import Assigned, require_cap
-from dpsample.private.engine.columns import shaped
+from dpsample.private.engine.columns import counted_schema, shaped
 from dpsample.private.engine.duckdb.assignment import assigned
 from dpsample.private.engine.duckdb.errors import called, is_out_of_memory, translated
+from dpsample.private.engine.duckdb.opening import Tables
 from dpsample.private.engine.duckdb.pairs import filled, pairs_of, read_pairs
 from dpsample.private.engine.duckdb.statements import Statements
-from dpsample.private.engine.duckdb.tables import Table, Tables
+from dpsample.private.engine.duckdb.tables import Table
 from dpsample.private.engine.duckdb.users import bounded, dropped
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.pairs import Kernel, Pairs
@@ -31,14 +32,23 @@ from dpsample.scheme.sampling import Ints
 
 _T = TypeVar("_T")
 
-_PREFIX = 1 << 16  # rows that an estimate looks at
-_LEAST = 300 * 10**6  # bytes of memory to work in: below it, DuckDB would have next to nothing
-# bytes that the process takes beside DuckDB's own limit, for Python, Arrow and rows on their way: about 200 MB were
-# measured, with users more, so that the limit was exceeded (docs/command-line.md, Large data)
+# Rows that the estimate of the number of distinct keys looks at.
+_PREFIX = 1 << 16
+# Rows that the estimate of the length of keys looks at.
+_LENGTHS = 10_000
+# The least memory limit in bytes: below it, DuckDB would have next to nothing.
+_LEAST = 300 * 10**6
+# Bytes that the process takes beside DuckDB's own limit, for Python, Arrow and rows on their way: about 200 MB were
+# measured, with users more, so that the limit was exceeded (docs/command-line.md, Large data).
 _PROCESS = 250 * 10**6
-_UNSCALED = 10**9  # bytes of a memory limit from which on as much is held at once as without one
-_GROUP = 48  # bytes that a group takes beside its key, about
-_THREAD = 64 * 10**6  # bytes of memory that a thread should have
+# With this memory limit in bytes, or a larger one, as much is held at once as without one.
+_UNSCALED = 10**9
+# Bytes that a group takes beside its key, about: it decides into how many parts keys are divided at first.
+_GROUP = 48
+# Bytes of memory that a thread should have: with less, DuckDB spills early.
+_THREAD = 64 * 10**6
+# A part is divided at most six times more, since its groups then are not what does not fit.
+_MOST_DIVISIONS = 64
 
 
 class DuckDB(Statements):
@@ -70,33 +80,28 @@ class DuckDB(Statements):
         in_order: bool = False,
     ) -> None:
         self.memory_limit = None if memory_limit is None else _bytes(memory_limit)
-        if threads is not None and (
-            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
-        ):
-            raise InvalidValue(
-                f"`threads` must be a whole number from 1, not {threads!r}",
-                "leave it out to use every core",
-            )
-        if temp_dir is not None and not (
-            os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK)
-        ):
-            raise InvalidValue(
-                f"`temp_dir` must be a folder that can be written to, and {os.fspath(temp_dir)!r} is none",
-                "make it, or choose another",
-            )
+        if threads is not None:
+            _check_threads(threads)
+        if temp_dir is not None:
+            _check_folder(temp_dir)
         self.in_order = in_order
+        super().__init__(self._config(threads), temp_dir)
+        self.tables = Tables(self)
+
+    def _config(self, threads: int | None) -> dict[str, Any]:
+        """Return the settings of DuckDB."""
         config: dict[str, Any] = {
-            "preserve_insertion_order": str(in_order).lower(),
+            "preserve_insertion_order": str(self.in_order).lower(),
             "autoinstall_known_extensions": "false",
         }
         if self.memory_limit is not None:
             share = share_of(self.memory_limit)
             config["memory_limit"] = f"{share}B"
-            threads = threads or max(1, min(os.cpu_count() or 1, share // _THREAD))
+            most_threads = max(1, share // _THREAD)
+            threads = threads or min(os.cpu_count() or 1, most_threads)
         if threads is not None:
             config["threads"] = threads
-        super().__init__(config, temp_dir)
-        self.tables = Tables(self)
+        return config
 
     def __enter__(self) -> "DuckDB":
         return self
@@ -137,29 +142,30 @@ class DuckDB(Statements):
         With `known`, a column `known` follows, and these keys come with frequency 0 as well; with `only`, no others.
         """
         if known is None:
-            return self._read(source, self._aggregated, frequency=True)
+            return self._read(source, self._aggregated, counted_schema)
 
         def produce(table: Table) -> Iterator[pa.RecordBatch]:
             self.fill(table)
             objects = {**table.objects, "listed": lambda: _listed(known, table)}
             return self._aggregated(replace(table, objects=objects), table.with_known, only)
 
-        return self._read(source, produce, frequency=True, known=True)
+        return self._read(source, produce, lambda keys: counted_schema(keys, known=True))
 
     def restricted(self, source: Source, keys: pa.Table, outside: bool) -> Source:
         """Return the rows of just these keys, or of those outside of them, as a source; NULL keys are in both."""
 
         def restrict(table: Table) -> Source:
             self.fill(table)
-            name = self.name()
+            listed = self.name()
             nulls = " OR ".join(f"{key} IS NULL" for key in table.keys)
-            listed = f"({', '.join(table.keys)}) {'NOT ' if outside else ''}IN (SELECT {table.names} FROM {name})"
-            made = copy(source)
-            objects = {**table.objects, name: lambda: _listed(keys, table)}
-            self.tables.add(
-                made,
-                replace(table, objects=objects, chosen=f"{nulls} OR {listed}", size=lambda: None),
+            is_in = "NOT IN" if outside else "IN"
+            chosen = f"({', '.join(table.keys)}) {is_in} (SELECT {table.names} FROM {listed})"
+            objects = {**table.objects, listed: lambda: _listed(keys, table)}
+            restricted = replace(
+                table, objects=objects, chosen=f"{nulls} OR {chosen}", size=lambda: None
             )
+            made = copy(source)
+            self.tables.add(made, restricted)
             return made
 
         return self._ask(source, restrict)
@@ -173,7 +179,7 @@ class DuckDB(Statements):
             raise InvalidValue(
                 "a source with frequencies has no rows of single elements", "read it aggregated"
             )
-        return self._read(source, self._elements, frequency=False)
+        return self._read(source, self._elements, lambda keys: keys)
 
     def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the frequencies of just these distinct keys; those that are not in the source are left out.
@@ -188,7 +194,7 @@ class DuckDB(Statements):
             objects = {**table.objects, "wanted": lambda: _listed(keys, table)}
             return self.stream(table.grouped(rows), objects)
 
-        return self._read(source, produce, frequency=True)
+        return self._read(source, produce, counted_schema)
 
     def total(self, source: Source) -> int:
         """Return the number of elements; what `aggregated` refuses is refused."""
@@ -213,10 +219,10 @@ class DuckDB(Statements):
                 total += weigh(batch.column("frequency").to_numpy())
                 yield batch
 
-        schema = self.check(source).append(pa.field("frequency", pa.int64()))
+        schema = counted_schema(self.check(source))
         rows = self.sort(weigh_keys(), schema, source.key)
-        first = next(rows, None)  # everything was read by then
-        return (iter(()) if first is None else chain([first], rows)), total
+        first = list(islice(rows, 1))  # once there is a row, all were read, and the total is known
+        return chain(first, rows), total
 
     def bounded(
         self, source: Source, limit: int, coins: CoinSource, rereads: bool = True
@@ -302,10 +308,15 @@ class DuckDB(Statements):
 
     def _aggregated(
         self,
-        table: "Table",
-        join: "Callable[[str, bool, str], str] | None" = None,
+        table: Table,
+        join: Callable[[str, bool, str], str] | None = None,
         only: bool = False,
     ) -> Iterator[pa.RecordBatch]:
+        """Yield each key once, with its frequency.
+
+        `join` makes SQL that adds the listed keys to counted ones, with `only` to leave out all others.
+        """
+
         def grouped(rows: str, condition: str = "true") -> str:
             if join is None:
                 return table.grouped(rows)
@@ -330,51 +341,63 @@ class DuckDB(Statements):
             parts = 2
         if table.frequency is None:  # a part may find the faults of its own rows only
             self.run(f"SELECT count(*) FROM ({table.rows})", table.objects)
-        stack = [(parts, part) for part in range(parts)]
-        while stack:
-            modulus, part = stack.pop()
+        yield from self._aggregated_in_parts(table, parts, grouped)
+
+    def _aggregated_in_parts(
+        self, table: Table, parts: int, grouped: Callable[[str, str], str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield each key once, with its frequency, part by part; a part that does not fit into memory is divided.
+
+        `grouped` makes SQL that counts the keys of some rows; its second argument is a condition on keys.
+        """
+        left = [(parts, part) for part in range(parts)]
+        while left:
+            modulus, part = left.pop()
             # the hash of a hash: rows that share bits of the first would crowd the table that groups them
             own = f"hash(hash({table.names})) % {modulus} = {part}"
+            counted = grouped(f"SELECT * FROM ({table.rows}) WHERE {own}", own)
             name = self.name()
             try:
-                counted = grouped(f"SELECT * FROM ({table.rows}) WHERE {own}", own)
                 self.run(f"CREATE TABLE {name} AS {counted}", table.objects)
             except duckdb.OutOfMemoryException as error:
-                if modulus >= 64 * parts or not is_out_of_memory(error):
+                if modulus >= _MOST_DIVISIONS * parts or not is_out_of_memory(error):
                     raise
-                stack += [(2 * modulus, part), (2 * modulus, part + modulus)]
+                left += [(2 * modulus, part), (2 * modulus, part + modulus)]
             else:
                 yield from self.stream(f"SELECT * FROM {name}")
             finally:
                 self.drop(name)
 
-    def _parts(self, table: "Table") -> int:
-        """How many parts to begin with, so that the groups of one come near to fitting into memory."""
+    def _parts(self, table: Table) -> int:
+        """Return into how many parts to divide keys at first, so that the groups of one about fit into memory."""
         if self.memory_limit is None:
             return 1
         length = " + ".join(table.lengths) or "0"
-        first = f"SELECT {length} AS n FROM {table.item} LIMIT 10000"
+        first = f"SELECT {length} AS n FROM {table.item} LIMIT {_LENGTHS}"
         [(size,)] = self.run(f"SELECT coalesce(avg(n), 0) FROM ({first})", table.objects)
-        rows = (
-            None if table.text is None else int(table.text / (size + 1))
-        )  # at most, unless the first keys are long
-        memory = self._distinct(table, rows) * (_GROUP + size)
+        most_rows = None
+        if table.text is not None:  # a row has its key and a line end, at least
+            most_rows = int(table.text / (size + 1))
+        memory = self._distinct(table, most_rows) * (_GROUP + size)
         return 1 + int(memory) // (2 * share_of(self.memory_limit))
 
-    def _refuse_overflow(self, table: "Table") -> None:
+    def _refuse_overflow(self, table: Table) -> None:
+        """Refuse keys whose frequencies sum to more than the largest one."""
         [(total,)] = self.run(f"SELECT sum(f) FROM ({table.rows})", table.objects)
-        if total is not None and total > MAX_FREQUENCY:  # of all keys together; look at each
-            above = f"SELECT 1 FROM ({table.rows}) GROUP BY {table.names} HAVING sum(f) > {MAX_FREQUENCY} LIMIT 1"
-            if self.run(above, table.objects):
-                raise refusal_of_code("sum")
+        if total is None or total <= MAX_FREQUENCY:  # of all keys together
+            return
+        sums = f"SELECT 1 FROM ({table.rows}) GROUP BY {table.names}"
+        if self.run(f"{sums} HAVING sum(f) > {MAX_FREQUENCY} LIMIT 1", table.objects):
+            raise refusal_of_code("sum")
 
-    def _elements(self, table: "Table") -> Iterator[pa.RecordBatch]:
+    def _elements(self, table: Table) -> Iterator[pa.RecordBatch]:
+        """Yield the key of each row."""
         if table.elements is not None:
             return table.elements()
         self.fill(table)
         return self.stream(table.rows, table.objects)
 
-    def _distinct(self, table: "Table", most: int | None = None) -> int:
+    def _distinct(self, table: Table, most: int | None = None) -> int:
         """Estimate the number of distinct keys from the first rows, and from `most` rows where there is no number.
 
         With d distinct keys, of which f1 are seen once and f2 twice, Chao's estimate of how many there are to draw from
@@ -383,16 +406,18 @@ class DuckDB(Statements):
         """
         first = f"SELECT {table.named_keys} FROM {table.item} LIMIT {_PREFIX}"
         frequencies = f"SELECT count(*) AS f FROM ({first}) GROUP BY {table.names}"
-        numbers = "count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), coalesce(sum(f), 0)::BIGINT"
-        [(distinct, once, twice, seen)] = self.run(
-            f"SELECT {numbers} FROM ({frequencies})", table.objects
-        )
+        rows_seen = "coalesce(sum(f), 0)::BIGINT"
+        numbers = f"count(*), count(*) FILTER (f = 1), count(*) FILTER (f = 2), {rows_seen}"
+        found = self.run(f"SELECT {numbers} FROM ({frequencies})", table.objects)
+        [(distinct, once, twice, seen)] = found
         if seen < _PREFIX:
             return int(distinct)
         population = float(distinct + once * (once - 1) / (2 * (twice + 1)))
         size = table.size()
         rows = most if size is None else size
-        return round(population if rows is None else -population * math.expm1(-rows / population))
+        if rows is None:
+            return round(population)
+        return round(-population * math.expm1(-rows / population))
 
     def fill(self, table: "Table") -> None:
         """Look through files that need it; put what is pending into its table, atomically."""
@@ -412,7 +437,9 @@ class DuckDB(Statements):
         if table.elements is None and table.part is None:
             table.size = lambda: rows
 
-    def _ask(self, source: Source, answer: "Callable[[Table], _T]") -> _T:
+    def _ask(self, source: Source, answer: Callable[[Table], _T]) -> _T:
+        """Return an answer from the table of a source, with errors put into words."""
+
         def produce() -> Iterator[_T]:
             yield answer(self.tables.open(source))
 
@@ -421,19 +448,17 @@ class DuckDB(Statements):
     def _read(
         self,
         source: Source,
-        produce: "Callable[[Table], Iterator[pa.RecordBatch]]",
-        *,
-        frequency: bool,
-        known: bool = False,
+        produce: Callable[[Table], Iterator[pa.RecordBatch]],
+        columns: Callable[[pa.Schema], pa.Schema],
     ) -> Iterator[pa.RecordBatch]:
+        """Yield what is produced from the table of a source, with errors put into words.
+
+        `columns` returns the schema of the batches from that of the key.
+        """
+
         def batches() -> Iterator[pa.RecordBatch]:
             table = self.tables.open(source)
-            schema = (
-                table.schema.append(pa.field("frequency", pa.int64()))
-                if frequency
-                else table.schema
-            )
-            schema = schema.append(pa.field("known", pa.bool_())) if known else schema
+            schema = columns(table.schema)
             for batch in produce(table):
                 keys = shaped(batch, schema)
                 check_moments(keys)
@@ -443,36 +468,53 @@ class DuckDB(Statements):
 
 
 def _listed(keys: pa.Table, table: Table) -> pa.Table:
-    """Keys of the types of a table, as k0, k1, ..."""
-    return keys.select(table.schema.names).rename_columns([f"k{i}" for i in range(len(table.keys))])
+    """Return keys of the types of a table, as k0, k1, ..."""
+    names = [f"k{place}" for place in range(len(table.keys))]
+    return keys.select(table.schema.names).rename_columns(names)
 
 
 def _spent() -> Iterator[pa.RecordBatch]:
+    """Take the place of batches that were read."""
     yield from ()
     raise InvalidValue("the stream was read before, and can be read only once", "make a new one")
 
 
+def _check_threads(threads: int) -> None:
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        problem = f"`threads` must be a whole number from 1, not {threads!r}"
+        raise InvalidValue(problem, "leave it out to use every core")
+
+
+def _check_folder(temp_dir: str | os.PathLike[str]) -> None:
+    if os.path.isdir(temp_dir) and os.access(temp_dir, os.W_OK | os.X_OK):
+        return
+    folder = os.fspath(temp_dir)
+    problem = f"`temp_dir` must be a folder that can be written to, and {folder!r} is none"
+    raise InvalidValue(problem, "make it, or choose another")
+
+
 def _bytes(limit: str | int) -> int:
-    """Read a memory limit.
+    """Return the number of bytes of a memory limit.
 
     >>> _bytes("1GB"), _bytes("512 MiB"), _bytes(2**30)
     (1000000000, 536870912, 1073741824)
     """
-    powers = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", str(limit).strip().lower())
+    text = str(limit).strip().lower()
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(i?)b?", text)
     if match is None or isinstance(limit, bool):
-        raise InvalidValue(
-            f"`memory_limit` must be a number of bytes, not {limit!r}", "write one such as '1GB'"
-        )
-    size = int(float(match[1]) * (1024 if match[3] else 1000) ** powers[match[2]])
+        problem = f"`memory_limit` must be a number of bytes, not {limit!r}"
+        raise InvalidValue(problem, "write one such as '1GB'")
+    number, prefix, is_binary = match.groups()
+    power = ("", "k", "m", "g", "t").index(prefix)
+    unit = (1024 if is_binary else 1000) ** power
+    size = int(float(number) * unit)
     if size < _LEAST:
-        raise InvalidValue(
-            f"`memory_limit` must be at least {_LEAST // 10**6}MB, not {limit!r}",
-            "choose a larger one, or none",
-        )
+        least = f"{_LEAST // 10**6}MB"
+        problem = f"`memory_limit` must be at least {least}, not {limit!r}"
+        raise InvalidValue(problem, "choose a larger one, or none")
     return size
 
 
 def share_of(limit: int) -> int:
-    """DuckDB's share of the memory of the process; it takes up to a tenth more than its own limit."""
+    """Return DuckDB's share of a memory limit of the process; it takes up to a tenth more than its own limit."""
     return (limit - _PROCESS) * 9 // 10

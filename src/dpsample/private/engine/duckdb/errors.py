@@ -18,7 +18,7 @@ from dpsample.private.engine.errors import MARK, refusal_of_mark
 
 _T = TypeVar("_T")
 
-# Of DuckDB, Arrow and the system. Other classes may be those of the caller, whose generator of keys failed.
+# Errors of DuckDB, Arrow and the system. Other classes may be those of the caller, whose generator of keys failed.
 _ERRORS = (
     duckdb.Error,
     pa.ArrowException,
@@ -50,6 +50,7 @@ def _is_out_of_space(error: Exception) -> bool:
     return message.startswith("IO Error: ") and "No space left" in message
 
 
+# How DuckDB's messages about broken rows begin. Their group is the number of the line.
 _BROKEN_CSV = re.compile(r"Invalid Input Error: (?:CSV Error on Line: (\d+)|The CSV Parser )")
 _BROKEN_JSON = re.compile(
     r"Invalid Input Error: (?:Malformed JSON|JSON transform error) in file .*?,(?: at byte \d+)? in line (\d+)"
@@ -73,9 +74,7 @@ def refusal(error: Exception, location: str, columns: Sequence[str]) -> BaseExce
             "the work does not fit into the memory limit",
             "raise or set `memory_limit`, or use fewer `threads`",
         )
-    if isinstance(
-        error, duckdb.FatalException
-    ):  # DuckDB does nothing more after an error inside itself
+    if isinstance(error, duckdb.FatalException):  # after an error inside itself, DuckDB stops
         return SystemFailure(
             f"DuckDB stopped at a fault of {location}, or of a source before it",
             "check the files, and use a new engine",
@@ -109,8 +108,8 @@ def called(work: Callable[[], _T]) -> _T:
         raise
     except Exception as error:
         name = type(error).__name__
-        interrupted = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
-    if interrupted:  # by Ctrl-C
+        is_interrupt = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+    if is_interrupt:  # by Ctrl-C
         raise KeyboardInterrupt
     raise duckdb.Error(name)
 

@@ -20,19 +20,24 @@ from dpsample.scheme.sampling import Ints
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
-_HELD = 1 << 24  # keys whose hashes are held, at most; each takes up to 16 bytes, less than a join
-_LIMIT_EACH = (
-    200  # bytes of a memory limit that each of these keys needs: hashes take a twelfth of the limit
-)
+# The most keys whose hashes are held in memory; each takes up to 16 bytes, less than a join.
+_HELD = 1 << 24
+# Bytes of a memory limit for each of these keys: hashes then take at most a twelfth of the limit.
+_LIMIT_EACH = 200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Codes:
-    """All keys of a table: how many there are, and the name of each row's key; names are codes."""
+    """The codes of all keys of a table, where the name of a key is its code.
 
-    table: str  # k0, k1, ..., name
+    table  the name of the table of keys: k0, k1, ..., name
+    keys   the number of keys
+    pairs  SQL of all pairs of users and keys, with the names of keys
+    """
+
+    table: str
     keys: int
-    pairs: str  # SQL of all pairs, with names
+    pairs: str
 
     def of(self, names: NDArray[Any]) -> NDArray[Any]:
         """Return the codes of names."""
@@ -48,33 +53,39 @@ class Codes:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HashedCodes(Codes):
-    """The same; names are hashes, and no two keys have the same.
+    """The codes of all keys of a table, where the name of a key is its hash, which no other key has.
 
     The first bits of a hash lead to the least code with these bits. The codes that follow are tried one by one.
+
+    hashes   the hashes of all keys, ascending: the place of a hash is the code of its key
+    first    by the first bits of a hash: the least code
+    longest  the most keys whose hashes have the same first bits
+    shift    the number of bits of a hash that follow the first ones
 
     >>> codes = HashedCodes.by_hash("", "", np.array([7 << 61, 5, 3 << 62], np.uint64))
     >>> codes.of(np.array([3 << 62, 7 << 61, 5, 5], np.uint64)).tolist()
     [1, 2, 0, 0]
     """
 
-    hashes: Numbers  # ascending
-    first: NDArray[np.int32]  # by the first bits of a hash: the least code
-    longest: int  # the most keys whose hashes have the same first bits
-    shift: int  # bits of a hash that follow the first ones
+    hashes: Numbers
+    first: NDArray[np.int32]
+    longest: int
+    shift: int
 
     @staticmethod
     def by_hash(table: str, pairs: str, hashes: Numbers) -> "HashedCodes | None":
-        """Number one key or more by their hashes; None if two are equal."""
+        """Return the codes of one key or more by their hashes; None if two hashes are equal."""
         hashes = np.sort(hashes)
         if (hashes[1:] == hashes[:-1]).any():
             return None
-        first_bits = len(
-            hashes
-        ).bit_length()  # one or two beginnings for each key: more would leave the cache
+        # one or two values of the first bits for each key: with more, they would leave the cache
+        first_bits = len(hashes).bit_length()
         shift = 64 - first_bits
-        counts = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << first_bits)
+        beginnings = (hashes >> shift).astype(np.int64)
+        counts = np.bincount(beginnings, minlength=1 << first_bits)
         first = (counts.cumsum() - counts).astype(np.int32)
-        return HashedCodes(table, len(hashes), pairs, hashes, first, int(counts.max()), shift)
+        longest = int(counts.max())
+        return HashedCodes(table, len(hashes), pairs, hashes, first, longest, shift)
 
     def of(self, names: NDArray[Any]) -> NDArray[Any]:
         """Return the codes of names; a name that no key of the table has is refused."""
@@ -96,58 +107,78 @@ class HashedCodes(Codes):
 
 
 def number_keys(engine: "DuckDB", table: Table, into: str, salt: int, prior: pa.Table) -> Codes:
-    """Make the table of all keys: those of the prior order come first, then all others by hash."""
-    order = order_sql([f"k{i}" for i in range(len(table.keys))], salt)
-    # rows without a user are refused, or left out, when pairs are sorted: a key that only they have gets no unit
-    distinct = f"SELECT DISTINCT {table.names} FROM ({replace(table, user=None).rows})"
-    objects = {**table.objects, "prior": lambda: prior}
+    """Make the table of all keys, called `into`: those of the prior order come first, then all others by hash.
+
+    `prior` has the keys k0, k1, ... and their position. The salt decides the hashes.
+    """
 
     def make(parts: int) -> Codes:
-        keys = f"SELECT *, {order} AS kh FROM ({distinct})"
-        by = f"kh, {table.names}"
-        if len(prior):
-            keys = f"{keys} LEFT JOIN prior USING ({table.names})"
-            by = f"position NULLS LAST, {by}"
-        elif parts == 1:
-            engine.run(
-                f"CREATE OR REPLACE TABLE {into} AS SELECT {table.names}, kh AS name FROM ({keys})",
-                objects,
-            )
-            hashed = _hashed(engine, into, f"SELECT *, {order} AS name FROM ({table.all_pairs})")
+        keys = _distinct_keys(table, salt)
+        if parts == 1 and not len(prior):
+            hashed = _hashed_keys(engine, table, into, salt)
             if hashed is not None:
                 return hashed
-            keys = f"SELECT {table.names}, name AS kh FROM {into}"
-        number, statement = 0, f"CREATE OR REPLACE TABLE {into} AS"
-        for condition in _conditions(parts, len(prior) > 0):
-            name = f"{number} + row_number() OVER (ORDER BY {by}) - 1 AS name"
-            engine.run(
-                f"{statement} SELECT {table.names}, {name} FROM ({keys}) WHERE {condition}", objects
-            )
-            number, statement = engine.size(into), f"INSERT INTO {into}"
-        return Codes(
-            into, number, f"SELECT * FROM ({table.all_pairs}) JOIN {into} USING ({table.names})"
-        )
+            keys = f"SELECT {table.names}, name AS kh FROM {into}"  # they are there already
+        return _joined_keys(engine, table, into, keys, prior, parts)
 
     return in_parts(make)
 
 
-def _hashed(engine: "DuckDB", table: str, pairs: str) -> HashedCodes | None:
-    """Number the keys of a table by their names, which are hashes, if these can be held and none are equal."""
-    number = engine.size(table)
+def _distinct_keys(table: Table, salt: int) -> str:
+    """SQL of each key once, with the hash by which it is ordered: k0, k1, ..., kh."""
+    # rows without a user are refused, or left out, when pairs are sorted: a key that only they have gets no unit
+    rows = replace(table, user=None).rows
+    distinct = f"SELECT DISTINCT {table.names} FROM ({rows})"
+    return f"SELECT *, {_key_order(table, salt)} AS kh FROM ({distinct})"
+
+
+def _key_order(table: Table, salt: int) -> str:
+    """SQL of the hash by which keys are ordered."""
+    return order_sql(table.names.split(", "), salt)
+
+
+def _hashed_keys(engine: "DuckDB", table: Table, into: str, salt: int) -> HashedCodes | None:
+    """Make the table of all keys, whose names are hashes; None if these cannot be held, or two are equal."""
+    keys = f"SELECT {table.names}, kh AS name FROM ({_distinct_keys(table, salt)})"
+    engine.run(f"CREATE OR REPLACE TABLE {into} AS {keys}", table.objects)
+    number = engine.size(into)
     most = _HELD if engine.memory_limit is None else min(_HELD, engine.memory_limit // _LIMIT_EACH)
     if not 0 < number <= most:
         return None
-    hashes = [batch.column(0).to_numpy() for batch in engine.stream(f"SELECT name FROM {table}")]
-    return HashedCodes.by_hash(table, pairs, np.concatenate(hashes))
+    batches = engine.stream(f"SELECT name FROM {into}")
+    hashes = [batch.column(0).to_numpy() for batch in batches]
+    pairs = f"SELECT *, {_key_order(table, salt)} AS name FROM ({table.all_pairs})"
+    return HashedCodes.by_hash(into, pairs, np.concatenate(hashes))
 
 
-def _conditions(parts: int, prior: bool) -> list[str]:
+def _joined_keys(
+    engine: "DuckDB", table: Table, into: str, keys: str, prior: pa.Table, parts: int
+) -> Codes:
+    """Make the table of all keys, whose names are codes, part by part; `keys` is SQL of them with their hashes."""
+    by = f"kh, {table.names}"
+    has_prior = len(prior) > 0
+    if has_prior:
+        keys = f"SELECT * FROM ({keys}) LEFT JOIN prior USING ({table.names})"
+        by = f"position NULLS LAST, {by}"
+    objects = {**table.objects, "prior": lambda: prior}
+    number = 0
+    statement = f"CREATE OR REPLACE TABLE {into} AS"
+    for condition in _conditions(parts, has_prior):
+        code = f"{number} + row_number() OVER (ORDER BY {by}) - 1 AS name"
+        part = f"SELECT {table.names}, {code} FROM ({keys}) WHERE {condition}"
+        engine.run(f"{statement} {part}", objects)
+        number = engine.size(into)
+        statement = f"INSERT INTO {into}"
+    pairs = f"SELECT * FROM ({table.all_pairs}) JOIN {into} USING ({table.names})"
+    return Codes(into, number, pairs)
+
+
+def _conditions(parts: int, has_prior: bool) -> list[str]:
     """Conditions that divide keys into parts, in their order: those of the prior order, then ranges of hashes."""
     if parts == 1:
         return ["true"]
     ranges = ranges_sql("kh", parts)
-    return (
-        ["position IS NOT NULL", *(f"position IS NULL AND {own}" for own in ranges)]
-        if prior
-        else ranges
-    )
+    if not has_prior:
+        return ranges
+    others = [f"position IS NULL AND {own}" for own in ranges]
+    return ["position IS NOT NULL", *others]

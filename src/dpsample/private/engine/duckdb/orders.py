@@ -14,11 +14,11 @@ from dpsample.scheme.sampling import Ints
 _T = TypeVar("_T")
 Numbers = NDArray[np.uint64]
 
-_MOST_PARTS = (
-    1024  # beyond it, more parts would not help: DuckDB needs some memory for each statement
-)
+# With more parts, less memory would not be needed: DuckDB takes some for each statement.
+_MOST_PARTS = 1024
 
 # Shifts and odd factors of a function that mixes 64 bits: Stafford's variant 13 of MurmurHash3's, as in SplitMix64.
+# Other values would give other orders of users, and so other draws under given coins.
 _MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 
@@ -48,11 +48,12 @@ def ranges_sql(column: str, parts: int) -> list[str]:
     ['h BETWEEN 0::UBIGINT AND 9223372036854775807::UBIGINT', \
 'h BETWEEN 9223372036854775808::UBIGINT AND 18446744073709551615::UBIGINT']
     """
-    starts = [(part << 64) // parts for part in range(parts + 1)]
-    return [
-        f"{column} BETWEEN {start}::UBIGINT AND {end - 1}::UBIGINT"
-        for start, end in pairwise(starts)
-    ]
+    edges = [(part << 64) // parts for part in range(parts + 1)]
+    conditions = list[str]()
+    for start, end in pairwise(edges):
+        last = end - 1
+        conditions.append(f"{column} BETWEEN {start}::UBIGINT AND {last}::UBIGINT")
+    return conditions
 
 
 def in_parts(work: Callable[[int], _T]) -> _T:

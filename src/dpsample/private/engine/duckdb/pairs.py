@@ -27,27 +27,29 @@ from dpsample.scheme.sampling import Ints
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
-_ROWS = 1 << 17  # of a batch, unless a user has more: a kernel holds several numbers for each row
+# Rows of a batch, unless a user has more: a kernel holds several numbers for each row.
+_ROWS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
 class PairsFile:
-    """A file of pairs whose codes are below `keys`."""
+    """A file of pairs whose codes are below `keys`, with `more` columns beside them: marks and amounts."""
 
     path: Path
     keys: int
-    more: int  # columns beside the pairs: marks and amounts
+    more: int
 
     @contextmanager
     def writing(self) -> Iterator[Callable[..., None]]:
-        """Open the file; what is returned adds complete users: where they begin, codes, marks and amounts."""
+        """Open the file; return a function that adds complete users: where they begin, codes, marks and amounts."""
         kinds = pair_types(self.keys, self.more)
-        schema = pa.schema([(str(n), pa.from_numpy_dtype(kind)) for n, kind in enumerate(kinds)])
+        fields = [(str(place), pa.from_numpy_dtype(kind)) for place, kind in enumerate(kinds)]
+        schema = pa.schema(fields)
         with self.path.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
 
             def write(begins: Flags, codes: Ints, *more: Ints) -> None:
-                columns = [2 * codes + begins, *more]
-                arrays = [column.astype(kind) for column, kind in zip(columns, kinds, strict=True)]
+                columns = zip([2 * codes + begins, *more], kinds, strict=True)
+                arrays = [column.astype(kind) for column, kind in columns]
                 batch = pa.record_batch(arrays, schema=schema)
                 for start, end in pairwise(_cuts(begins)):
                     writer.write_batch(batch.slice(start, end - start))
@@ -78,15 +80,17 @@ class AllPairs:
 
 def _cuts(begins: Flags) -> list[int]:
     """Return where to cut rows into batches of about `_ROWS` rows: where users begin, and at both ends."""
-    starts = np.append(np.flatnonzero(begins), len(begins))
-    wanted = np.append(np.arange(0, len(begins), _ROWS), len(begins))
-    cuts: list[int] = np.unique(starts[np.searchsorted(starts, wanted)]).tolist()
+    end = len(begins)
+    starts = np.append(np.flatnonzero(begins), end)
+    wanted = np.append(np.arange(0, end, _ROWS), end)
+    next_starts = starts[np.searchsorted(starts, wanted)]
+    cuts: list[int] = np.unique(next_starts).tolist()
     return cuts
 
 
 def columns_beside(table: Table) -> int:
     """Return the number of columns that pairs have beside user and key: marks and amounts."""
-    return len(table.amounts) and 1 + len(table.amounts)
+    return 1 + len(table.amounts) if table.amounts else 0
 
 
 def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, every: AllPairs | None) -> Pairs:
@@ -107,6 +111,7 @@ def pairs_of(engine: "DuckDB", table: Table, keys: pa.Table, every: AllPairs | N
 
 
 def _sort_pairs(engine: "DuckDB", table: Table, wanted: pa.Table, to: PairsFile) -> None:
+    """Read the source again, and write the pairs of wanted keys, sorted by users."""
     engine.fill(table)
     chosen = ", ".join(["u", "position", *table.amount_names])
     rows = f"SELECT {chosen} FROM ({table.all_pairs}) JOIN wanted USING ({table.names})"
@@ -117,25 +122,22 @@ def _sort_pairs(engine: "DuckDB", table: Table, wanted: pa.Table, to: PairsFile)
 
 
 def _select_pairs(engine: "DuckDB", every: AllPairs, wanted: pa.Table, to: PairsFile) -> None:
-    """Select the wanted keys: a user begins at the first one of these, whatever came before."""
+    """Select the pairs of wanted keys: a user begins at the first one of these, whatever came before."""
     position = _positions(engine, every, wanted)
     with to.writing() as write:
         for begins, codes, *more in every.file.read():
             positions = position[codes]
             kept = np.flatnonzero(positions >= 0)
-            user = numbered(begins)[kept]
-            write(
-                np.diff(user, prepend=0) > 0,
-                positions[kept].astype(np.int64),
-                *(column[kept] for column in more),
-            )
+            users = numbered(begins)[kept]
+            kept_begins = np.diff(users, prepend=0) > 0
+            kept_positions = positions[kept].astype(np.int64)
+            write(kept_begins, kept_positions, *[column[kept] for column in more])
 
 
 def _positions(engine: "DuckDB", every: AllPairs, wanted: pa.Table) -> Ints:
-    """The position of each code, or -1 where its key is not wanted."""
-    joined = (
-        f"SELECT name, position FROM {every.codes.table} JOIN wanted USING ({every.table.names})"
-    )
+    """Return the position of each code among the wanted keys, or -1 where its key is not wanted."""
+    keys = every.codes.table
+    joined = f"SELECT name, position FROM {keys} JOIN wanted USING ({every.table.names})"
     # of the shortest type: a position is looked up for every pair, and fewer bytes stay in the cache
     position = np.full(every.codes.keys, -1, np.min_scalar_type(-wanted.num_rows - 1))
     for batch in engine.stream(joined, {"wanted": lambda: wanted}):
@@ -150,11 +152,11 @@ def filled(every: AllPairs, most: int, full: int, coins: Coins) -> int:
     for begins, codes, *_ in every.file.read():
         users = int(np.count_nonzero(begins))
         kept = codes[kept_rows(begins, most, coins.first(users))]
-        ones = np.ones(
-            len(kept), users_of.dtype
-        )  # with two types, `add.at` takes forty times as long
+        # of the same type: with two types, `add.at` takes forty times as long
+        ones = np.ones(len(kept), users_of.dtype)
         np.add.at(users_of, kept, ones)
-    return int(np.minimum(users_of, full).sum(dtype=np.int64))
+    cut_off = np.minimum(users_of, full)
+    return int(cut_off.sum(dtype=np.int64))
 
 
 def read_pairs(file: PairsFile) -> Iterator[Batch]:

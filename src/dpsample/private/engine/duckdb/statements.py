@@ -21,11 +21,14 @@ from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import called
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
-from dpsample.private.sources.formats import Objects
+from dpsample.private.sources.scans import Objects
 
 _T = TypeVar("_T")
 
-_BATCH = 122_880  # rows: one of DuckDB's row groups
+# Rows of a batch: one of DuckDB's row groups.
+_BATCH = 122_880
+# Seconds between two interrupts of work that goes on: one may come before the work has begun.
+_PATIENCE = 0.05
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
 
@@ -34,11 +37,10 @@ class Statements:
 
     def __init__(self, config: dict[str, Any], temp_dir: str | PathLike[str] | None) -> None:
         self._temp = TemporaryFolder(temp_dir)
+        settings = {**config, "temp_directory": self._temp.path}
         self._connection: duckdb.DuckDBPyConnection | None = None
         try:
-            self._connection = duckdb.connect(
-                ":memory:", config={**config, "temp_directory": self._temp.path}
-            )
+            self._connection = duckdb.connect(":memory:", config=settings)
         finally:
             if self._connection is None:
                 self._temp.remove()
@@ -66,13 +68,14 @@ class Statements:
     def stream(
         self, sql: str, objects: Objects | None = None, rows: int = _BATCH
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query, batch by batch, of up to so many rows."""
+        """Yield the result of a query in batches of at most `rows` rows."""
         with self._cursor(objects) as cursor:
             reader = _waited(cursor, lambda: cursor.sql(sql).to_arrow_reader(rows))
             while (batch := _waited(cursor, lambda: next(reader, None))) is not None:
                 if batch.num_rows:
                     yield batch
-                self._require_open()  # or the result of a closed cursor just seems to have come to its end
+                # else the result of a cursor that was closed would seem to have come to its end
+                self._require_open()
 
     def describe(self, origin: str, objects: Objects | None = None) -> list[tuple[str, Any]]:
         """Return the names and DuckDB types of the columns of a FROM item."""
@@ -95,6 +98,7 @@ class Statements:
 
     @contextmanager
     def _cursor(self, objects: Objects | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a cursor on which objects have names, for the time of a block."""
         cursor = self._require_open().cursor()
         self._cursors.append(cursor)
         try:
@@ -106,16 +110,15 @@ class Statements:
             cursor.close()
 
     def _require_open(self) -> duckdb.DuckDBPyConnection:
+        """Return the connection, or refuse if it was closed."""
         if self._connection is None:
             raise InvalidValue("the engine is closed", "use it inside its `with` block")
         return self._connection
 
     def spool(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
         """Put batches into a new table, which may spill, with columns c0, c1, ...; return the number of rows."""
-        self.run(
-            f"CREATE TABLE {name} AS SELECT * FROM empty",
-            {"empty": lambda: numbered(schema.empty_table())},
-        )
+        empty = numbered(schema.empty_table())
+        self.run(f"CREATE TABLE {name} AS SELECT * FROM empty", {"empty": lambda: empty})
         return self.insert(name, batches)
 
     def insert(self, name: str, batches: Iterable[pa.RecordBatch]) -> int:
@@ -161,18 +164,20 @@ def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
         except BaseException:
             while not future.done():
                 cursor.interrupt()
-                wait([future], 0.05)
+                wait([future], _PATIENCE)
             raise
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Gather batches into tables of at least `rows` rows, but for the last one: each table has a price of its own."""
-    held, size = list[pa.RecordBatch](), 0
+    held = list[pa.RecordBatch]()
+    size = 0
     for batch in batches:
         held.append(batch)
         size += batch.num_rows
         if size >= rows:
             yield pa.Table.from_batches(held)
-            held, size = [], 0
+            held = []
+            size = 0
     if held:
         yield pa.Table.from_batches(held)

@@ -12,8 +12,8 @@ from pathlib import Path
 from dpsample.files.locks import lock, try_lock
 
 _PREFIX = "dpsample-"
-_NAME = re.compile(f"{_PREFIX}[a-z0-9_]{{8}}")  # of `mkdtemp`
-_LOCK = "dpsample.lock"
+_NAME = re.compile(f"{_PREFIX}[a-z0-9_]{{8}}")  # what `mkdtemp` makes of the prefix
+_LOCK = "dpsample.lock"  # the lock file in each folder
 
 
 class TemporaryFolder:
@@ -36,12 +36,12 @@ class TemporaryFolder:
             if _is_open(Path(self.path, _LOCK), held):
                 break
             os.close(held)  # another process removed the folder before it was locked
-        self.remove = weakref.finalize(
-            self, _remove, self.path, held
-        )  # at the latest when Python ends
+        # at the latest when Python ends
+        self.remove = weakref.finalize(self, _remove, self.path, held)
 
 
 def _remove(path: str, held: int) -> None:
+    """Remove a folder, and let go of its lock."""
     shutil.rmtree(path, ignore_errors=True)
     os.close(held)
 
@@ -64,13 +64,19 @@ def _remove_if_dead(folder: Path) -> None:
                 return
             for entry in folder.iterdir():
                 if entry.name != _LOCK:
-                    shutil.rmtree(
-                        entry
-                    ) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+                    _remove_entry(entry)
             (folder / _LOCK).unlink()
             folder.rmdir()
         finally:
             os.close(file)
+
+
+def _remove_entry(entry: Path) -> None:
+    """Remove a file, a folder with all that is in it, or a link, but not what a link names."""
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink()
 
 
 def _is_own(status: os.stat_result) -> bool:

@@ -16,7 +16,9 @@ from dpsample.private.sources.source import Source
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
 
-_PAIR = 64  # bytes of memory that grouping a pair takes, at least
+# Bytes of memory that grouping a pair takes, at least: it decides into how many parts users are divided at first.
+_PAIR = 64
+# With more parts, a single user's pairs would not fit into memory.
 _MOST_PARTS = 4096
 
 
@@ -30,42 +32,74 @@ def bounded(
     if table.user is None:
         raise nobody_refusal()
     engine.fill(table)
-    columns = [pa.field(f"c{i}", field.type) for i, field in enumerate(table.schema)]
+    fields = [pa.field(f"c{place}", kind) for place, kind in enumerate(table.schema.types)]
     kept = engine.name()
-    engine.spool(kept, pa.schema(columns), ())
+    engine.spool(kept, pa.schema(fields), ())
     parts = _parts(engine, table)
     stack = [(parts, part) for part in range(parts)]
     while stack:
         modulus, part = stack.pop()
-        pairs, many = engine.name(), engine.name()
-        try:
-            try:
-                own = "" if modulus == 1 else f" AND hash(hash({table.user})) % {modulus} = {part}"
-                engine.run(f"CREATE TABLE {pairs} AS {table.pairs}{own}", table.objects)
-                counted = f"SELECT u FROM {pairs} GROUP BY u HAVING count(*) > {limit}"
-                engine.run(
-                    f"CREATE TABLE {many} AS SELECT u, row_number() OVER () AS number FROM ({counted})"
-                )
-            except duckdb.OutOfMemoryException as error:
-                if modulus >= _MOST_PARTS or not is_out_of_memory(error):
-                    raise
-                stack += [(2 * modulus, part), (2 * modulus, part + modulus)]
-                continue
-            engine.run(
-                f"INSERT INTO {kept} SELECT {table.names} FROM {pairs} ANTI JOIN {many} USING (u)"
-            )
-            shown = (
-                f"SELECT number, {table.names} FROM {pairs} JOIN {many} USING (u) ORDER BY number"
-            )
-            engine.insert(kept, choose(engine.stream(shown), limit, coins.fresh()))
-        finally:
-            engine.drop(pairs)
-            engine.drop(many)
+        if not _keep_of_part(engine, table, (modulus, part), limit, coins, kept):
+            stack += [(2 * modulus, part), (2 * modulus, part + modulus)]
     rows = engine.size(kept)
     made = Source(table.schema.empty_table(), source.key)
-    names = [f"c{i}" for i in range(len(table.keys))]
-    engine.tables.add(made, Table(kept, table.schema, names, size=lambda: rows))
+    columns = [field.name for field in fields]
+    engine.tables.add(made, Table(kept, table.schema, columns, size=lambda: rows))
     return made
+
+
+def _keep_of_part(
+    engine: "DuckDB",
+    table: Table,
+    part: tuple[int, int],
+    limit: int,
+    coins: CoinSource,
+    kept: str,
+) -> bool:
+    """Add what users keep to the table `kept`, of the users in one part: (number of parts, part).
+
+    All keys of users with at most `limit` keys are kept; of other users, those that the coins choose. Return False, and
+    add nothing, if the pairs of the part do not fit into memory.
+    """
+    pairs = engine.name()
+    many = engine.name()
+    try:
+        if not _find_pairs(engine, table, part, limit, pairs, many):
+            return False
+        few = f"SELECT {table.names} FROM {pairs} ANTI JOIN {many} USING (u)"
+        engine.run(f"INSERT INTO {kept} {few}")
+        rows = f"SELECT number, {table.names} FROM {pairs} JOIN {many} USING (u) ORDER BY number"
+        engine.insert(kept, choose(engine.stream(rows), limit, coins.fresh()))
+        return True
+    finally:
+        engine.drop(pairs)
+        engine.drop(many)
+
+
+def _find_pairs(
+    engine: "DuckDB", table: Table, part: tuple[int, int], limit: int, pairs: str, many: str
+) -> bool:
+    """Make the table `pairs` of the pairs of a part, and the table `many` of its users with more than `limit` keys.
+
+    Return False if they do not fit into memory, and more parts may help.
+    """
+    modulus, _ = part
+    own = _own_users(table, *part)
+    counted = f"SELECT u FROM {pairs} GROUP BY u HAVING count(*) > {limit}"
+    numbered = f"SELECT u, row_number() OVER () AS number FROM ({counted})"
+    try:
+        engine.run(f"CREATE TABLE {pairs} AS {table.pairs}{own}", table.objects)
+        engine.run(f"CREATE TABLE {many} AS {numbered}")
+    except duckdb.OutOfMemoryException as error:
+        if modulus >= _MOST_PARTS or not is_out_of_memory(error):
+            raise
+        return False
+    return True
+
+
+def _own_users(table: Table, parts: int, part: int) -> str:
+    """SQL of the condition that a user is in a part, to be added to others."""
+    return "" if parts == 1 else f" AND hash(hash({table.user})) % {parts} = {part}"
 
 
 def dropped(engine: "DuckDB", table: Table, limit: int, most: int) -> int:
@@ -77,20 +111,18 @@ def dropped(engine: "DuckDB", table: Table, limit: int, most: int) -> int:
     def count(parts: int) -> int:
         beyond = 0
         for part in range(parts):
-            own = "" if parts == 1 else f" AND hash(hash({table.user})) % {parts} = {part}"
-            sizes = (
-                f"SELECT count(*) - {limit} AS n FROM ({table.pairs}{own}) GROUP BY u HAVING n > 0"
-            )
-            [(found,)] = engine.run(
-                f"SELECT coalesce(sum(least(n, {most})), 0) FROM ({sizes})", table.objects
-            )
-            beyond += int(found)
+            own = _own_users(table, parts, part)
+            sizes = f"SELECT count(*) - {limit} AS n FROM ({table.pairs}{own}) GROUP BY u"
+            total = f"SELECT coalesce(sum(least(n, {most})), 0) FROM ({sizes} HAVING n > 0)"
+            [(dropped_keys,)] = engine.run(total, table.objects)
+            beyond += int(dropped_keys)
         return beyond
 
     return in_parts(count)
 
 
 def _parts(engine: "DuckDB", table: Table) -> int:
+    """Return into how many parts to divide users at first, so that one takes about a quarter of the memory."""
     rows = table.size()
     if engine.memory_limit is None or rows is None:
         return 1

@@ -7,6 +7,8 @@ converted on the way.
 
     engine      Spark: its methods, then its jobs
     frames      how sources look from inside Spark
+    columns     which types keys can have, and columns that refuse values
+    reading     files that Spark reads
     session     the active session, or one for the time of a block
     users       each user keeps a bounded number of keys
     sorting     pairs of users and keys in their orders, in packed batches

@@ -20,11 +20,15 @@ Batches = Iterator[pa.RecordBatch]
 def all_pairs(made: Frame, salts: tuple[int, int], prior: Any | None, prior_keys: int) -> Any:
     """Sort all pairs by the order of users, then by that of keys: a DataFrame of packed batches.
 
+    The salts are those of the two orders. `prior` is a DataFrame of keys that come first, with their positions, and
+    `prior_keys` their number.
+
     Rows are sorted by all that tells them apart, and the salts follow from the secret: a task that is run again sorts
     the same. The salts are in Spark's plan, since the orders need not be secret.
     """
     rows = made.all_pairs()
-    if prior is not None:  # a key that has no position there comes after all that have one
+    if prior is not None:
+        # a key that has no position there comes after all that have one
         placed = rows.join(small(prior, prior_keys), on=made.names, how="left")
         place = F.coalesce("position", F.lit(prior_keys)).alias("place")
         rows = placed.select(*rows.columns, place)
@@ -43,11 +47,10 @@ def assigned(made: Frame, pairs: Any, cap: int) -> Any:
 
 def units_of(made: Frame, kept: Any) -> Frame:
     """Return the units of keys as a source with frequencies: all rows but that of the sizes, which has no key."""
-    data, keys = kept.select(*made.names, "frequency"), [F.col(name) for name in made.names]
     return replace(
         made,
-        data=data,
-        keys=keys,
+        data=kept.select(*made.names, "frequency"),
+        keys=[F.col(name) for name in made.names],
         frequency=F.col("frequency"),
         user=None,
         drop_null=True,
@@ -57,14 +60,20 @@ def units_of(made: Frame, kept: Any) -> Frame:
 
 def sizes_of(kept: Any) -> tuple[Ints, int]:
     """Return the numbers of users by their number of keys, and of their keys; and how many users gave a unit."""
-    [(sizes, units)] = kept.agg(F.first("sizes", ignorenulls=True), F.sum("frequency")).collect()
-    found = np.zeros(2 * SIZES, np.int64) if sizes is None else np.frombuffer(bytes(sizes), "<i8")
-    return found.reshape(2, SIZES), int(units or 0)
+    packed_sizes = F.first("sizes", ignorenulls=True)
+    [(packed, units)] = kept.agg(packed_sizes, F.sum("frequency")).collect()
+    sizes = np.zeros(2 * SIZES, np.int64)
+    if packed is not None:
+        sizes = np.frombuffer(bytes(packed), "<i8")
+    return sizes.reshape(2, SIZES), int(units or 0)
 
 
 def _place(cap: int, more: int) -> Callable[[Batches], Batches]:
+    """Return what places the units of users in packed batches, with `more` columns beside the pairs."""
+
     def place_units(batches: Batches) -> Batches:
-        units, sizes = Units(cap), Sizes()
+        units = Units(cap)
+        sizes = Sizes()
         schema: pa.Schema | None = None
         for keys, (begins, codes, *_) in unpacked(batches, more):
             schema = keys.schema
@@ -73,9 +82,9 @@ def _place(cap: int, more: int) -> Callable[[Batches], Batches]:
         for keys in units.batches():
             yield keys.append_column("sizes", pa.nulls(keys.num_rows, pa.binary()))
         if schema is not None:
-            nothing = [pa.nulls(1, kind) for kind in schema.types]
-            counts = pa.array([sizes.counts().astype("<i8").tobytes()], pa.binary())
-            columns = [*nothing, pa.nulls(1, pa.int64()), counts]
+            no_key = [pa.nulls(1, kind) for kind in schema.types]
+            packed = sizes.counts().astype("<i8").tobytes()
+            columns = [*no_key, pa.nulls(1, pa.int64()), pa.array([packed], pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, [*schema.names, "frequency", "sizes"])
 
     return place_units
@@ -85,19 +94,21 @@ class Units:
     """The keys that took units so far, and how many. Keys are told apart by all their bytes, never by a hash alone."""
 
     def __init__(self, cap: int) -> None:
-        self._cap, self._assignment = cap, Assignment()
+        self._cap = cap
+        self._assignment = Assignment()
         self._units: dict[bytes, int] = {}
         self._keys: list[pa.RecordBatch] = []  # in the order of `_units`
 
     def place(self, begins: Flags, codes: Ints, keys: pa.RecordBatch) -> None:
         """Place the units of some users; codes are positions in these keys."""
         names = encoded(keys)
-        room = np.array([self._cap - self._units.get(name, 0) for name in names], np.int64)
-        before = room.copy()
+        units = [self._units.get(name, 0) for name in names]
+        before = self._cap - np.array(units, np.int64)
+        room = before.copy()
         self._assignment.place(begins, codes, room)
-        changed = np.flatnonzero(room != before)
-        new = [place for place in changed.tolist() if names[place] not in self._units]
-        for place in changed.tolist():
+        changed = np.flatnonzero(room != before).tolist()
+        new = [place for place in changed if names[place] not in self._units]
+        for place in changed:
             self._units[names[place]] = self._cap - int(room[place])
         if new:
             self._keys.append(keys.take(pa.array(new)))
@@ -107,5 +118,6 @@ class Units:
         units = np.array(list(self._units.values()), np.int64)
         start = 0
         for keys in self._keys:
-            yield keys.append_column("frequency", pa.array(units[start : start + keys.num_rows]))
-            start += keys.num_rows
+            end = start + keys.num_rows
+            yield keys.append_column("frequency", pa.array(units[start:end]))
+            start = end

@@ -1,7 +1,7 @@
 """The engine: its methods, then its jobs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from dpsample.errors import InvalidValue
 from dpsample.private.assignment import Assigned, require_cap, salts
 from dpsample.private.derived_coins import Secret
-from dpsample.private.engine.columns import positioned
-from dpsample.private.engine.columns import shaped as shaped
+from dpsample.private.engine.columns import counted_schema, positioned, shaped
 from dpsample.private.engine.spark.errors import missing, translated
 from dpsample.private.pairs import Kernel, Pairs
 from dpsample.private.randomness import CoinSource
@@ -34,15 +33,17 @@ from dpsample.private.engine.spark.users import bounded, dropped, require_users
 _T = TypeVar("_T")
 
 MESSAGES: Final = "message binary, rows bigint"
+_DESCRIPTION = "spark.job.description"  # the property of a job that Spark's pages show
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _COALESCE = "spark.sql.adaptive.coalescePartitions.enabled"
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
-LARGE: Final = 1 << 16  # rows that go to Python at once, to a kernel that lets few of them through
-_PACKED = (
-    16  # the same where a row is a packed batch: Spark's 10,000 of them would not fit into memory
-)
-# whether what is kept on the workers is in fewer partitions too, where they are small: 200 would take 20 CPU seconds
-# for each kernel, however few the rows
+_DEFAULT_BATCH = "10000"  # Spark's own setting of rows that go to Python at once
+# Rows that go to Python at once, to a kernel that lets few of them through.
+LARGE: Final = 1 << 16
+# The same where a row is a packed batch: 10,000 of them would not fit into memory.
+_PACKED = 16
+# Spark's setting: whether what is kept on the workers is in fewer partitions too, where they are small. 200 would take
+# 20 CPU seconds for each kernel, however few the rows.
 _KEPT = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 
 
@@ -58,14 +59,12 @@ class Spark:
     """
 
     def __init__(self, session: Any = None, partitions: int | None = None) -> None:
-        if partitions is not None and (
-            isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1
-        ):
-            raise InvalidValue(
-                f"`partitions` must be a whole number from 1, not {partitions!r}",
-                "leave it out to let Spark choose",
-            )
-        self._session, self._partitions, self._open = session, partitions, True
+        if partitions is not None:
+            _check_partitions(partitions)
+        self._session = session
+        self._partitions = partitions
+        self._open = True
+        # by the id of the source, which is kept so that no other source gets its id
         self._frames: dict[int, tuple[Source, Frame]] = {}
         self._kept: list[Any] = []
         self._pairs: dict[int, Any] = {}  # all pairs of a source, by the `id` of what was assigned
@@ -110,12 +109,12 @@ class Spark:
         NULL keys and frequencies that are no whole numbers from 0 to 2**63 - 1 are refused before the first batch.
         With `known`, a column `known` follows, and these keys come with frequency 0 as well; with `only`, no others.
         """
-
-        def rows(made: Frame) -> Any:
-            counted = made.grouped(made.rows())
-            return counted if known is None else self.with_known(made, counted, known, only)
-
-        return self._read(source, rows, "counting keys", frequency=True, known=known is not None)
+        made = self.frame(source)
+        counted = made.grouped(made.rows())
+        if known is not None:
+            counted = self.with_known(made, counted, known, only)
+        schema = counted_schema(made.schema, known is not None)
+        return self._received(counted, schema, "counting keys", source)
 
     def with_known(self, made: Frame, counted: Any, known: pa.Table, only: bool) -> Any:
         """Join counted keys with known ones: k0, k1, ..., frequency, known."""
@@ -123,12 +122,9 @@ class Spark:
 
     def restricted(self, source: Source, keys: pa.Table, outside: bool) -> Source:
         """Return the rows of just these keys, or of those outside of them, as a source; NULL keys are in both."""
-        made, chosen = self.frame(source), copy(source)
-        self._frames[id(chosen)] = (
-            chosen,
-            made.restricted(self.sent_keys(keys, made), keys.num_rows, outside),
-        )
-        return chosen
+        made = self.frame(source)
+        sent = self.sent_keys(keys, made)
+        return self._known_as(copy(source), made.restricted(sent, keys.num_rows, outside))
 
     def elements(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield the key column(s) only, a row for each element, in any order; for raw sources.
@@ -139,20 +135,18 @@ class Spark:
             raise InvalidValue(
                 "a source with frequencies has no rows of single elements", "read it aggregated"
             )
-        return self._read(source, lambda made: made.rows(), "reading elements", frequency=False)
+        made = self.frame(source)
+        return self._received(made.rows(), made.schema, "reading elements", source)
 
     def count(self, source: Source, keys: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the frequencies of just these distinct keys; those that are not in the source are left out.
 
         It is the second pass over a source: what `elements` refuses, it passes over.
         """
-
-        def rows(made: Frame) -> Any:
-            return made.grouped(
-                made.wanted(self.sent_keys(keys.select(list(source.key)), made), keys.num_rows)
-            )
-
-        return self._read(source, rows, "counting picked keys", frequency=True)
+        made = self.frame(source)
+        sent = self.sent_keys(keys.select(list(source.key)), made)
+        counted = made.grouped(made.wanted(sent, keys.num_rows))
+        return self._received(counted, counted_schema(made.schema), "counting picked keys", source)
 
     def total(self, source: Source) -> int:
         """Return the number of elements; what `aggregated` refuses is refused."""
@@ -164,8 +158,10 @@ class Spark:
         elements = self.frame(source)
 
         def weigh_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            total = sum(weigh(batch.column("frequency").to_numpy()) for batch in batches)
-            yield pa.record_batch({"total": [str(total)]})  # of any size
+            total = 0
+            for batch in batches:
+                total += weigh(batch.column("frequency").to_numpy())
+            yield pa.record_batch({"total": [str(total)]})  # as text, since it may be of any size
 
         def aggregate() -> tuple[Any, int]:
             counted = self.keep(elements.grouped(elements.rows()))
@@ -217,38 +213,37 @@ class Spark:
             raise TypeError("users give units on a cluster with coins of a Secret")
         made = self.frame(source)
         require_users(made)
-        first = None if prior is None else positioned(prior, made.schema)
-        sent = None if first is None else self.sent(first, made.fields(position="long"))
+        sent, first_keys = self._sent_prior(prior, made)
         if not keep_pairs:
-            made = replace(made, amounts=())  # they are for the pairs
-        found = all_pairs(made, salts(coins), sent, 0 if first is None else first.num_rows)
-        pairs = self.job("sorting users", source.columns, lambda: self._computed(found), LARGE)
+            made = replace(made, amounts=())  # amounts are read only with pairs that are kept
+        ordered = all_pairs(made, salts(coins), sent, first_keys)
+        pairs = self.job("sorting users", source.columns, lambda: self._computed(ordered), LARGE)
 
         def place() -> tuple[Any, Ints, int]:
             kept = self.keep(assigned(made, pairs, cap))
-            return kept, *sizes_of(kept)
+            sizes, units = sizes_of(kept)
+            return kept, sizes, units
 
         kept, sizes, units = self.job("assigning users", source.columns, place, _PACKED)
-        assigned_source = Source(kept, source.key, "frequency")
-        if keep_pairs:
-            self._pairs[id(assigned_source)] = pairs
-        else:
+        given = self._known_as(Source(kept, source.key, "frequency"), units_of(made, kept))
+        if not keep_pairs:
             self._release(pairs, source.columns)
-        self._frames[id(assigned_source)] = assigned_source, units_of(made, kept)
-        return Assigned(
-            assigned_source,
-            sizes[0],
-            sizes[1],
-            units,
-            AllPairs(made, pairs) if keep_pairs else None,
-        )
+            return Assigned(given, sizes[0], sizes[1], units, None)
+        self._pairs[id(given)] = pairs
+        return Assigned(given, sizes[0], sizes[1], units, AllPairs(made, pairs))
+
+    def _sent_prior(self, prior: pa.Table | None, made: Frame) -> tuple[Any | None, int]:
+        """Send keys that come first, with their positions, to the workers; return their DataFrame and their number."""
+        if prior is None:
+            return None, 0
+        first = positioned(prior, made.schema)
+        return self.sent(first, made.fields(position="long")), first.num_rows
 
     def filled(self, given: Assigned, most: int, full: int, coins: CoinSource) -> int:
         """Return the sum over keys of min(`full`, users who keep the key): one job over the pairs on the workers."""
-        found = filled(
-            given.pairs, most, full
-        )  # by the salts of the pairs, which follow from the secret
-        [row] = self.job("comparing ways to find keys", (), found.collect, _PACKED)
+        # what users keep follows from the salts of the pairs, and these from the secret
+        total = filled(given.pairs, most, full)
+        [row] = self.job("comparing ways to find keys", (), total.collect, _PACKED)
         return int(row[0] or 0)
 
     def pairs_of(self, source: Source, keys: pa.Table, after: Assigned | None = None) -> Pairs:
@@ -258,15 +253,14 @@ class Spark:
         wanted = positioned(keys, made.schema)
         every = None if after is None else after.pairs
         if every is not None and every.frame is made and self._keeps(every.data):
-            rows = _PACKED
-            found = selected(every.data, wanted, made.more)
+            rows_at_once = _PACKED
+            pairs = selected(every.data, wanted, made.more)
         else:
-            rows = LARGE
+            rows_at_once = LARGE
             sent = self.sent(wanted, made.fields(position="long"))
-            found = pairs_of(made, sent, wanted)
-        kept = self.job(
-            "finding users of keys", source.columns, lambda: self._computed(found), rows
-        )
+            pairs = pairs_of(made, sent, wanted)
+        what = "finding users of keys"
+        kept = self.job(what, source.columns, lambda: self._computed(pairs), rows_at_once)
         return Pairs(KeptPairs(kept, wanted.num_rows, made.more))
 
     def _computed(self, data: Any) -> Any:
@@ -277,10 +271,11 @@ class Spark:
 
     def summed(self, pairs: Pairs, kernel: Kernel) -> Ints:
         """Return the sum of what a kernel makes of each partition's pairs; it is sent to the workers."""
-        vectors = self.job(
-            "summing over users", (), lambda: vectors_of(pairs.data, kernel), _PACKED
-        )
-        return sum(vectors[1:], start=vectors[0]) if vectors else kernel(iter(()))
+        what = "summing over users"
+        vectors = self.job(what, (), lambda: vectors_of(pairs.data, kernel), _PACKED)
+        if not vectors:
+            return kernel(iter(()))
+        return sum(vectors[1:], start=vectors[0])
 
     def forget_pairs(self, pairs: Pairs) -> None:
         """Let go of what the workers keep of some pairs."""
@@ -293,9 +288,11 @@ class Spark:
         self._release(self._pairs.pop(id(source), None), source.key)
 
     def _keeps(self, data: Any) -> bool:
+        """Whether a DataFrame is kept on the workers."""
         return any(data is kept for kept in self._kept)
 
     def _release(self, data: Any, columns: Sequence[str]) -> None:
+        """Let go of a DataFrame, if it is kept on the workers."""
         if self._keeps(data):
             self._kept = [kept for kept in self._kept if kept is not data]
             translated(data.unpersist, columns)
@@ -325,11 +322,14 @@ class Spark:
             if source.kind == "frame" and self._session is None:
                 self._session = source.data.sparkSession
             session = None if source.kind == "frame" else self.session()
-            self._frames[id(source)] = (
-                source,
-                translated(lambda: frame(source, session), source.columns),
-            )
-        return self._frames[id(source)][1]
+            self._known_as(source, translated(lambda: frame(source, session), source.columns))
+        _, made = self._frames[id(source)]
+        return made
+
+    def _known_as(self, source: Source, made: Frame) -> Source:
+        """Let a source stand for a frame that is there already, and return it."""
+        self._frames[id(source)] = source, made
+        return source
 
     def keep(self, data: Any) -> Any:
         """Keep a DataFrame on the workers once it is computed, until the engine is closed."""
@@ -339,105 +339,99 @@ class Spark:
     @property
     def partitions(self) -> str:
         """Into how many partitions keys are divided, in words."""
-        session = self.session()
+        settings = self.session().conf
         if self._partitions is not None:
             return str(self._partitions)
-        adaptive = (
-            session.conf.get("spark.sql.adaptive.enabled") == "true"
-            and session.conf.get(_COALESCE) == "true"
-        )
-        return f"{session.conf.get(_SHUFFLE)}{', fewer where they are small' if adaptive else ''}"
+        is_adaptive = settings.get("spark.sql.adaptive.enabled") == "true"
+        if is_adaptive and settings.get(_COALESCE) == "true":
+            return f"{settings.get(_SHUFFLE)}, fewer where they are small"
+        return str(settings.get(_SHUFFLE))
 
     def job(
         self, what: str, keys: Sequence[str], work: Callable[[], _T], rows: int | None = None
     ) -> _T:
-        """Do what computes something, named on Spark's pages, with keys divided as told, and errors put into words.
+        """Return what some work computes, with the engine's partitions, and errors put into words.
 
-        `rows` go to Python at once, if the session has no setting of its own; packed batches always.
+        what  what Spark's pages call the work
+        keys  names of columns, for refusals
+        rows  the number of rows that go to Python at once, if the session has no setting of its own; packed batches
+              come so in any case
         """
         return translated(lambda: self._named(what, work, rows), keys)
 
     def _named(self, what: str, work: Callable[[], _T], rows: int | None) -> _T:
+        """Do work of this name with the engine's settings; afterwards the session has its own again."""
         session = self.session()
-        settings = {_KEPT: "true"}
-        settings |= (
-            {}
-            if self._partitions is None
-            else {_SHUFFLE: str(self._partitions), _COALESCE: "false"}
-        )
-        if rows is not None and (
-            rows == _PACKED or session.conf.get(_BATCH) == "10000"
-        ):  # the default of Spark
-            settings[_BATCH] = str(rows)
+        settings = self._settings(rows)
         before = {name: session.conf.get(name) for name in settings}
-        described = _description(session)
-        tag = "dpsample-" + what.replace(" ", "-")
         try:
             for name, value in settings.items():
                 session.conf.set(name, value)
-            if described is None:  # Spark Connect
-                session.addTag(tag)
-            else:
-                session.sparkContext.setJobDescription(f"dpsample: {what}")
-            return work()
+            with _described(session, what):
+                return work()
         finally:
             for name, value in before.items():
                 session.conf.set(name, value)
-            if described is None:
-                session.removeTag(tag)
-            else:
-                session.sparkContext.setLocalProperty("spark.job.description", described or None)
+
+    def _settings(self, rows: int | None) -> dict[str, str]:
+        """Return the settings of a job that sends a number of rows to Python at once, or Spark's own number."""
+        settings = {_KEPT: "true"}
+        if self._partitions is not None:
+            settings[_SHUFFLE] = str(self._partitions)
+            settings[_COALESCE] = "false"
+        if rows == _PACKED or (
+            rows is not None and self.session().conf.get(_BATCH) == _DEFAULT_BATCH
+        ):
+            settings[_BATCH] = str(rows)
+        return settings
 
     def collected(self, data: Any, what: str, keys: Sequence[str]) -> list[pa.RecordBatch]:
         """Bring rows in Arrow messages to the driver."""
         return self.job(what, keys, lambda: received(data.collect()))
 
-    def _read(
-        self,
-        source: Source,
-        rows: Callable[[Frame], Any],
-        what: str,
-        *,
-        frequency: bool,
-        known: bool = False,
+    def _received(
+        self, data: Any, schema: pa.Schema, what: str, source: Source
     ) -> Iterator[pa.RecordBatch]:
-        made = self.frame(source)
-        schema = made.schema.append(pa.field("frequency", pa.int64())) if frequency else made.schema
-        schema = schema.append(pa.field("known", pa.bool_())) if known else schema
+        """Bring the rows of a DataFrame to the driver, with the names and types of a schema."""
 
         def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return messages(shaped(batch, schema) for batch in batches)
 
-        return iter(self.collected(rows(made).mapInArrow(pack, MESSAGES), what, source.columns))
+        packed = data.mapInArrow(pack, MESSAGES)
+        return iter(self.collected(packed, what, source.columns))
 
     def sent_keys(self, table: pa.Table, made: Frame) -> Any:
         """Send keys from the driver to the workers: a DataFrame of k0, k1, ..."""
-        schema = pa.schema(
-            [pa.field(n, f.type) for n, f in zip(made.names, made.schema, strict=True)]
-        )
+        schema = pa.schema(list(zip(made.names, made.schema.types, strict=True)))
         batches = [shaped(batch, schema) for batch in table.combine_chunks().to_batches()]
         return self.sent(pa.Table.from_batches(batches, schema), made.fields())
 
     def sent(self, table: pa.Table, fields: Any) -> Any:
         """Send rows from the driver to the workers: a DataFrame with these fields."""
-        rows = [
-            (bytearray(m), n)
-            for batch in messages(table.combine_chunks().to_batches())
-            for m, n in zip(*batch.to_pydict().values(), strict=True)
-        ]
-        return self.session().createDataFrame(rows, MESSAGES).mapInArrow(unpacked, fields)
+        rows = list[tuple[bytearray, int]]()
+        for batch in messages(table.combine_chunks().to_batches()):
+            for row in batch.to_pylist():
+                rows.append((bytearray(row["message"]), row["rows"]))
+        sent = self.session().createDataFrame(rows, MESSAGES)
+        return sent.mapInArrow(unpacked, fields)
+
+
+def _check_partitions(partitions: int) -> None:
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+        problem = f"`partitions` must be a whole number from 1, not {partitions!r}"
+        raise InvalidValue(problem, "leave it out to let Spark choose")
 
 
 def messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn each batch that has rows into an Arrow message: a binary value, and the number of its rows."""
     for batch in batches:
-        if batch.num_rows:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as writer:
-                writer.write_batch(batch)
-            yield pa.record_batch(
-                {"message": [sink.getvalue().to_pybytes()], "rows": [batch.num_rows]}
-            )
+        if not batch.num_rows:
+            continue
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        message = sink.getvalue().to_pybytes()
+        yield pa.record_batch({"message": [message], "rows": [batch.num_rows]})
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -449,12 +443,36 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def received(rows: Iterable[Any]) -> list[pa.RecordBatch]:
     """Turn Arrow messages that have come to the driver back into batches."""
-    return [batch for row in rows for batch in pa.ipc.open_stream(pa.py_buffer(bytes(row[0])))]
+    batches = list[pa.RecordBatch]()
+    for row in rows:
+        message = pa.py_buffer(bytes(row[0]))
+        batches += pa.ipc.open_stream(message)
+    return batches
+
+
+@contextmanager
+def _described(session: Any, what: str) -> Iterator[None]:
+    """Show what a job is on Spark's pages, for the time of a block."""
+    before = _description(session)
+    if before is None:  # Spark Connect
+        tag = "dpsample-" + what.replace(" ", "-")
+        session.addTag(tag)
+        try:
+            yield
+        finally:
+            session.removeTag(tag)
+    else:
+        context = session.sparkContext
+        context.setJobDescription(f"dpsample: {what}")
+        try:
+            yield
+        finally:
+            context.setLocalProperty(_DESCRIPTION, before or None)
 
 
 def _description(session: Any) -> str | None:
     """Return the description that jobs have now, or None where the session knows none: over Spark Connect."""
     try:
-        return session.sparkContext.getLocalProperty("spark.job.description") or ""
+        return session.sparkContext.getLocalProperty(_DESCRIPTION) or ""
     except Exception:  # Spark Connect says so in several ways
         return None

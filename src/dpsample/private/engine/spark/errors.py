@@ -14,6 +14,7 @@ from dpsample.private.engine.errors import refusal_of_mark
 
 _T = TypeVar("_T")
 
+# The sentences: the class of the refusal, what is wrong, and what to do.
 _FILES = (
     InvalidValue,
     (
@@ -43,8 +44,11 @@ _BEFORE: Final = re.compile(
     rf"\s*(?:An error occurred while calling \S+\s+: )?{_CLASS}(?:Job aborted due to stage failure: )?{_TASK}{_CLASS}"
     r"(?:An exception was thrown from the Python worker[^\n]*\s+)?"
 )
+# Errors of these libraries may quote rows.
+_LIBRARIES: Final = ("pyspark", "py4j", "grpc", "pyarrow")
 _TRACEBACK: Final = "Traceback (most recent call last):"
-_KNOWN: Final = {  # how a message begins, or an error that a worker raised -> what is said instead
+# How a message begins, or an error that a worker raised -> the sentence that is said instead.
+_KNOWN: Final = {
     r"ModuleNotFoundError: No module named '(dpsample|pyarrow|numpy|cryptography|pandas)\b": _WORKER,
     r"\[JAVA_GATEWAY_EXITED\]": (
         SystemFailure,
@@ -114,16 +118,19 @@ def _error_of(message: str) -> str:
     said = message[before.end() :] if before else message
     if not said.startswith(_TRACEBACK):
         return said
-    lines = said.splitlines()[1:]
-    return next((line for line in lines if line and not line[0].isspace()), "")
+    for line in said.splitlines()[1:]:
+        if line and not line[0].isspace():
+            return line
+    return ""
 
 
 def translated(work: Callable[[], _T], columns: Sequence[str]) -> _T:
-    """Do some work of Spark; an error of its is replaced, and not even kept as a context."""
+    """Do some work of Spark; an error of its own is replaced, and not even kept as a context."""
     try:
         return work()
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc", "pyarrow"):
+        library = type(error).__module__.partition(".")[0]
+        if library not in _LIBRARIES:
             raise
         problem = refusal(error, columns)
     raise problem

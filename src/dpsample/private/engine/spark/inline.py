@@ -8,9 +8,9 @@ from dpsample.errors import InvalidValue
 
 _T = TypeVar("_T")
 
-LARGEST = (
-    1 << 19
-)  # bytes: half of what Spark sends inline (spark.broadcast.UDFCompressionThreshold, 1 MiB by default)
+# The most bytes of a function: half of what Spark sends inline by default (spark.broadcast.UDFCompressionThreshold,
+# 1 MiB), since Spark packs it once more. A larger one would be written to a file, with the secret in it.
+LARGEST = 1 << 19
 
 
 def sent_inline(kernel: _T) -> _T:

@@ -24,6 +24,8 @@ from dpsample.scheme.sampling import Ints
 
 Batches = Iterator[pa.RecordBatch]
 
+_FAST = 1  # the fastest level of zlib: the next ones take longer, and save little
+
 
 def pairs_of(made: Frame, sent: Any, wanted: pa.Table) -> Any:
     """Find each user's wanted keys, once each: a DataFrame of packed pairs, whose codes are positions.
@@ -58,23 +60,26 @@ def filled(every: AllPairs, most: int, full: int) -> Any:
 
     def count_kept(batches: Batches) -> Batches:
         for batch in batches:
-            for n in range(batch.num_rows):
-                yield _users_who_keep(batch.slice(n, 1), more, most)
+            for row in range(batch.num_rows):
+                yield _users_who_keep(batch.slice(row, 1), more, most)
 
     of_batches = every.data.mapInArrow(count_kept, made.fields(users="long"))
-    users = of_batches.groupBy(*made.names).agg(F.sum("users").alias("users"))
-    return users.agg(F.sum(F.least("users", F.lit(full))))
+    groups = of_batches.groupBy(*made.names)
+    users = groups.agg(F.sum("users").alias("users"))
+    cut_off = F.least("users", F.lit(full))
+    return users.agg(F.sum(cut_off))
 
 
 def _users_who_keep(packed: pa.RecordBatch, more: int, most: int) -> pa.RecordBatch:
-    """The keys of a packed batch that some of its users keep, and how many do."""
-    [(keys, (begins, codes, *_))] = unpacked(iter([packed]), more)
+    """Return the keys of a packed batch that some of its users keep, and how many do."""
+    [(keys, pairs)] = unpacked(iter([packed]), more)
+    begins, codes, *_ = pairs
     hashes = np.frombuffer(packed["users"][0].as_buffer(), "<u8")
-    rows = kept_rows(begins, most, hashes)
-    users = np.bincount(codes[rows], minlength=keys.num_rows)
+    kept_codes = codes[kept_rows(begins, most, hashes)]
+    users = np.bincount(kept_codes, minlength=keys.num_rows)
     kept = np.flatnonzero(users)
-    counts = pa.array(users[kept], pa.int64())
-    return keys.take(pa.array(kept)).append_column("users", counts)
+    kept_keys = keys.take(pa.array(kept))
+    return kept_keys.append_column("users", pa.array(users[kept], pa.int64()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,26 +97,33 @@ def vectors_of(pairs: KeptPairs, kernel: Kernel) -> list[Ints]:
 
     def apply_kernel(batches: Batches) -> Batches:
         vector = np.asarray(kernel(_read(batches, keys, more)), "<i8")
-        yield pa.record_batch(
-            {"vector": [zlib.compress(vector.tobytes(), 1)]}
-        )  # most of many numbers are small
+        # a vector may be long, and most of its numbers are small
+        packed = zlib.compress(vector.tobytes(), _FAST)
+        yield pa.record_batch({"vector": [packed]})
 
     rows = pairs.data.mapInArrow(apply_kernel, "vector binary").collect()
-    vectors = [zlib.decompress(bytes(row[0])) for row in rows]
-    return [np.frombuffer(vector, "<i8").astype(np.int64) for vector in vectors]
+    vectors = list[Ints]()
+    for row in rows:
+        vector = zlib.decompress(bytes(row[0]))
+        vectors.append(np.frombuffer(vector, "<i8").astype(np.int64))
+    return vectors
 
 
 def _selecting(wanted: pa.Table, more: int) -> Callable[[Batches], Batches]:
+    """Return what selects the pairs of wanted keys from packed batches, with `more` columns beside the pairs."""
+
     def select(batches: Batches) -> Batches:
         index = Positions(wanted)
         for keys, (begins, codes, *others) in unpacked(batches, more):
             positions = index.of(keys)[codes]
             kept = np.flatnonzero(positions >= 0)
-            if len(kept):  # a user begins at the first one of these, whatever came before
-                begins = np.diff(numbered(begins)[kept], prepend=0) > 0
-                columns = [column[kept] for column in others]
-                pairs = packed_pairs(wanted.num_rows, begins, positions[kept], *columns)
-                yield pa.record_batch({"pairs": [pairs]})
+            if not len(kept):
+                continue
+            # a user begins at the first one of these, whatever came before
+            kept_begins = np.diff(numbered(begins)[kept], prepend=0) > 0
+            columns = [column[kept] for column in others]
+            pairs = packed_pairs(wanted.num_rows, kept_begins, positions[kept], *columns)
+            yield pa.record_batch({"pairs": [pairs]})
 
     return select
 
@@ -134,15 +146,13 @@ class Positions:
 
     def __init__(self, wanted: pa.Table) -> None:
         *columns, positions = wanted.combine_chunks().columns
-        self._levels = list[
-            tuple[pa.Array, Ints]
-        ]()  # of each column: its values, and which are with which before
+        # of each column: its distinct values, and the distinct pairs of the code so far and the value, as one number
+        self._levels = list[tuple[pa.Array, Ints]]()
         codes = np.zeros(wanted.num_rows, np.int64)
         for column in columns:
             values = pc.dictionary_encode(column).combine_chunks()
-            together, codes = np.unique(
-                codes * len(values.dictionary) + _ints(values.indices), return_inverse=True
-            )
+            mixed = codes * len(values.dictionary) + _ints(values.indices)
+            together, codes = np.unique(mixed, return_inverse=True)
             self._levels.append((values.dictionary, together))
         self._positions = np.append(np.zeros(len(codes), np.int64), -1)
         self._positions[codes] = positions.to_numpy()
@@ -162,5 +172,6 @@ class Positions:
 
 
 def _ints(column: pa.Array) -> Ints:
+    """Return a column of integers."""
     values: Ints = column.to_numpy(zero_copy_only=False).astype(np.int64)
     return values

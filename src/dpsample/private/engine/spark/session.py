@@ -18,17 +18,22 @@ def session(master: str | None = None) -> Iterator[Any]:
     if active is not None:
         yield active
         return
-    builder: Any = SparkSession.builder.appName("dpsample")
-    if master is not None:
-        if master.startswith("local"):  # else Spark would take the first python3 of the PATH
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
-    if master is None or not master.startswith(
-        "sc://"
-    ):  # how many tasks there are may follow from the data
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
-    started = translated(builder.getOrCreate, ())
+    started = translated(_builder(master).getOrCreate, ())
     try:
         yield started
     finally:
         started.stop()
+
+
+def _builder(master: str | None) -> Any:
+    """Return what makes a session at `master`, or where spark-submit says."""
+    builder: Any = SparkSession.builder.appName("dpsample")
+    if master is not None and master.startswith("sc://"):  # Spark Connect
+        return builder.remote(master)
+    # a bar of progress would show how many tasks there are, which may follow from the data
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if master is None:
+        return builder
+    if master.startswith("local"):  # else Spark would take the first python3 of the PATH
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return builder.master(master)

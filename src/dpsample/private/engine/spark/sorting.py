@@ -24,8 +24,10 @@ from dpsample.scheme.sampling import Ints
 Batches = Iterator[pa.RecordBatch]
 
 PACKED = "bucket long, number long, keys binary, pairs binary, users binary"
-_BUCKET = 56  # bits of a user's hash that follow those of its bucket: up to 256 tasks sort, and few have little to do
-_HELD = 1 << 18  # rows of one user that are held at first, before each of their keys is held once
+# Bits of a user's hash that follow those of its bucket: up to 256 tasks sort, and few have little to do.
+_BUCKET = 56
+# Rows of one user that are held at first, before each of their keys is held once.
+_HELD = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +46,9 @@ def sorted_rows(made: Frame, rows: Any, salts: tuple[int, int]) -> Any:
 
     u, k0, k1, ... and perhaps place, a0, a1, ... -> divided by the first bits of h -> sorted by h
     """
-    user_order = order_column([F.col("u")], salts[0])
-    key_order = order_column([F.col(name) for name in made.names], salts[1])
+    user_salt, key_salt = salts
+    user_order = order_column([F.col("u")], user_salt)
+    key_order = order_column([F.col(name) for name in made.names], key_salt)
     divided = rows.repartition(F.shiftright(user_order, _BUCKET))
     chosen = [user_order.alias("h"), F.col("u")]  # both orders are computed again rather than moved
     if "place" in rows.columns:
@@ -72,9 +75,9 @@ def packing(keys: int, amounts: tuple[Amount, ...]) -> Callable[[Batches], Batch
             buckets = piece.column(0).to_numpy() >> _BUCKET
             starts = np.flatnonzero(_changes(buckets)).tolist()
             for start, end in pairwise([*starts, len(buckets)]):
-                packed = _packed(piece.slice(start, end - start), keys, amounts)
-                place = {"bucket": [int(buckets[start])], "number": [number]}
-                yield pa.record_batch({**place, **packed})
+                columns: dict[str, Any] = {"bucket": [int(buckets[start])], "number": [number]}
+                columns |= _packed(piece.slice(start, end - start), keys, amounts)
+                yield pa.record_batch(columns)
                 number += 1
 
     return pack
@@ -83,7 +86,8 @@ def packing(keys: int, amounts: tuple[Amount, ...]) -> Callable[[Batches], Batch
 def unpacked(batches: Batches, more: int) -> Iterator[tuple[pa.RecordBatch, Batch]]:
     """Yield the distinct keys of each packed batch; whether a row begins a user, the codes, and `more` columns."""
     for batch in batches:
-        for message, pairs in zip(batch.column("keys"), batch.column("pairs"), strict=True):
+        packed = zip(batch.column("keys"), batch.column("pairs"), strict=True)
+        for message, pairs in packed:
             [keys] = pa.ipc.open_stream(message.as_buffer())
             yield keys, unpacked_pairs(pairs.as_buffer(), keys.num_rows, more)
 
@@ -95,7 +99,8 @@ def packed_pairs(keys: int, begins: Flags, codes: Ints, *more: Ints) -> bytes:
     >>> [column.tolist() for column in unpacked_pairs(packed, 5, 0)]
     [[True, False], [0, 4]]
     """
-    columns = zip((2 * codes + begins, *more), pair_types(keys, len(more)), strict=True)
+    kinds = pair_types(keys, len(more))
+    columns = zip((2 * codes + begins, *more), kinds, strict=True)
     return b"".join(column.astype(kind).tobytes() for column, kind in columns)
 
 
@@ -103,7 +108,8 @@ def unpacked_pairs(packed: Any, keys: int, more: int) -> Batch:
     """Return what `packed_pairs` packed."""
     kinds = [np.dtype(kind) for kind in pair_types(keys, more)]
     rows = len(packed) // sum(kind.itemsize for kind in kinds)
-    columns, start = list[Any](), 0
+    columns = list[Any]()
+    start = 0
     for kind in kinds:
         columns.append(np.frombuffer(packed, kind, rows, start))
         start += rows * kind.itemsize
@@ -120,16 +126,19 @@ def order_column(columns: list[Any], salt: int) -> Any:
 
 def _of_complete_users(batches: Batches, amounts: tuple[Amount, ...]) -> Batches:
     """Cut batches anew, so that all rows with one hash are in one: the last ones of a batch wait for the next one."""
-    held, most = list[pa.RecordBatch](), _HELD
+    held = list[pa.RecordBatch]()
+    most = _HELD
     for batch in batches:
         if not batch.num_rows:
             continue
         hashes = batch.column(0).to_numpy()
         changes = np.flatnonzero(hashes[1:] != hashes[:-1])
         start = int(changes[-1]) + 1 if len(changes) else 0
-        if start or (held and held[0].column(0)[0].as_py() != hashes[0]):
+        is_next_user = bool(held) and held[0].column(0)[0].as_py() != hashes[0]
+        if start or is_next_user:
             yield joined([*held, batch.slice(0, start)])
-            held, most = [], _HELD
+            held = []
+            most = _HELD
         held.append(batch.slice(start))
         if sum(piece.num_rows for piece in held) > most:
             held = [each_pair_once(joined(held), len(amounts))]
@@ -149,9 +158,9 @@ def _packed(rows: pa.RecordBatch, keys: int, amounts: tuple[Amount, ...]) -> dic
     hashes = rows["h"].to_numpy()
     begins = _changes(hashes) | _column_changes(rows["u"])
     marks_and_amounts = [column.to_numpy() for column in rows.columns[after:]]
-    begins_and_codes = _each_once(begins, codes, marks_and_amounts, amounts)
+    each_once = _each_once(begins, codes, marks_and_amounts, amounts)
+    pairs = packed_pairs(distinct.num_rows, *each_once)
     users = hashes[begins].astype("<i8").tobytes()
-    pairs = packed_pairs(distinct.num_rows, *begins_and_codes)
     return {"keys": [_message(distinct)], "pairs": [pairs], "users": [users]}
 
 
@@ -182,12 +191,14 @@ def coded(keys: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
     firsts = codes
     for column in keys.columns[1:]:
         values = pc.dictionary_encode(column)
+        # a number for each pair of the code so far and the value of this column
         mixed = codes * len(values.dictionary) + values.indices.to_numpy()
         _, firsts, codes = np.unique(mixed, return_index=True, return_inverse=True)
     return codes, keys.take(pa.array(firsts))
 
 
 def _message(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as an Arrow message."""
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, batch.schema) as writer:
         writer.write_batch(batch)
@@ -201,6 +212,6 @@ def _changes(values: Ints) -> Flags:
 
 
 def _column_changes(column: pa.Array) -> Flags:
-    return np.append(
-        True, pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    ).astype(bool)
+    """Whether each value of a column differs from the one before; the first one does."""
+    differs = pc.not_equal(column[1:], column[:-1])
+    return np.append(True, differs.to_numpy(zero_copy_only=False)).astype(bool)

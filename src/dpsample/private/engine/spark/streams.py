@@ -18,7 +18,8 @@ from dpsample.errors import InvalidValue
 from dpsample.exact import Number
 from dpsample.files import PathLike, rebatch
 from dpsample.private.derived_coins import Secret
-from dpsample.private.engine.spark.engine import MESSAGES, Spark, messages, received, shaped
+from dpsample.private.engine.columns import counted_schema, shaped
+from dpsample.private.engine.spark.engine import MESSAGES, Spark, messages, received
 from dpsample.private.engine.spark.errors import translated
 from dpsample.private.engine.spark.frames import Frame, small
 from dpsample.private.engine.spark.inline import sent_inline
@@ -29,7 +30,10 @@ from dpsample.private.stream.stream import Stream, read_stream
 from dpsample.scheme.holding import SampleAndHold
 
 Batches = Iterator[pa.RecordBatch]
-_QUERY = "sql.streaming.queryId"  # what Spark calls the query of a job: the same as long as its checkpoint
+
+_AS_AT_FIRST = "state those of the first time, or name another state"
+# The property of a job that names its query, which stays the same as long as its checkpoint.
+_QUERY = "sql.streaming.queryId"
 
 
 def start_query(
@@ -55,16 +59,19 @@ def start_query(
         Stream(tau, source.key).write(state)
 
     def count_batch(rows: Any, batch: int) -> None:
-        elements = Source(rows, source.key_columns, drop_null=source.drop_null, key_as=source.key)
+        source_of_batch = Source(
+            rows, source.key_columns, drop_null=source.drop_null, key_as=source.key
+        )
         query = str(rows.sparkSession.sparkContext.getLocalProperty(_QUERY))
         stream = QueryStream(state, query, batch)
         if (
-            not stream.counted
-        ):  # else the query ended after the state was written, and before it took note of that
-            with Spark(partitions=partitions) as engine:
-                stream.add(
-                    *_counted(engine, elements, stream.held, SampleAndHold(tau), stream.coins)
-                )
+            stream.counted
+        ):  # the query ended after the state was written, and before it took note of that
+            return
+        with Spark(partitions=partitions) as engine:
+            sampling = SampleAndHold(tau)
+            held, elements = _counted(engine, source_of_batch, stream.held, sampling, stream.coins)
+            stream.add(held, elements)
 
     # only rows that are added once are elements
     writer = source.data.writeStream.foreachBatch(count_batch).outputMode("append")
@@ -77,12 +84,14 @@ def _counted(
 ) -> tuple[pa.Table, int]:
     """Return how many elements of a batch count, for each key that is held after it; and the number of elements."""
     frame = engine.frame(source)
-    names, schema = frame.schema.names, frame.schema.append(pa.field("frequency", pa.int64()))
+    names = frame.schema.names
+    schema = counted_schema(frame.schema)
+    with_held = schema.append(pa.field("held", pa.bool_()))
 
     def hold_keys(batches: Batches) -> Batches:
         elements = 0
-        with_held = schema.append(pa.field("held", pa.bool_()))
-        for batch in rebatch((shaped(batch, with_held) for batch in batches), with_held):
+        shaped_batches = (shaped(batch, with_held) for batch in batches)
+        for batch in rebatch(shaped_batches, with_held):
             counts = batch["frequency"].to_numpy().copy()
             elements += int(counts.sum())
             is_held = batch["held"].to_numpy(zero_copy_only=False)
@@ -92,13 +101,14 @@ def _counted(
             counts[others] = held_counts(counts[others], sampling, drawn)
             rows = keys.append_column("frequency", pa.array(counts))
             yield from messages([rows.filter(pa.array(counts > 0))])
+        # the last row has no keys, and the number of elements
         yield pa.record_batch({"message": [b""], "rows": [elements]})
 
     counted = _marked(engine, frame, held).mapInArrow(sent_inline(hold_keys), MESSAGES)
     rows = engine.job("counting a batch", source.columns, counted.collect)
     elements = sum(number for message, number in rows if not message)
-    batches = received(row for row in rows if row[0])
-    return pa.Table.from_batches(batches, schema), elements
+    with_keys = [row for row in rows if row[0]]
+    return pa.Table.from_batches(received(with_keys), schema), elements
 
 
 def _marked(engine: Spark, frame: Frame, held: pa.Table) -> Any:
@@ -114,6 +124,7 @@ def _marked(engine: Spark, frame: Frame, held: pa.Table) -> Any:
 
 
 def _require_elements(source: Source) -> None:
+    """Refuse what is no streaming DataFrame, or has more than the key of each element."""
     if source.kind != "frame" or not source.data.isStreaming:
         raise InvalidValue(
             "these data are no streaming DataFrame, such as spark.readStream returns",
@@ -131,8 +142,8 @@ def _require_elements(source: Source) -> None:
 
 
 def _require_same(stream: Stream, sampling: SampleAndHold, keys: tuple[str, ...]) -> None:
-    if (stream.sampling, stream.keys) != (sampling, keys):
-        raise InvalidValue(
-            f"the state was started with {'another tau' if stream.sampling != sampling else 'other key columns'}",
-            "state those of the first time, or name another state",
-        )
+    """Refuse a state that was started with another scheme, or for other keys."""
+    if stream.sampling != sampling:
+        raise InvalidValue("the state was started with another tau", _AS_AT_FIRST)
+    if stream.keys != keys:
+        raise InvalidValue("the state was started with other key columns", _AS_AT_FIRST)

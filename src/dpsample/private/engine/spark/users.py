@@ -27,15 +27,18 @@ def bounded(made: Frame, limit: int, secret: Secret) -> Frame:
     """
     require_users(made)
 
-    def order_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def number_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            first, second = secret.for_keys(batch, "keep").wide().view("<i8").T
-            yield batch.append_column("r0", pa.array(first)).append_column("r1", pa.array(second))
+            wide = secret.for_keys(batch, "keep").wide()  # 128 bits for each row
+            first, second = wide.view("<i8").T
+            with_first = batch.append_column("r0", pa.array(first))
+            yield with_first.append_column("r1", pa.array(second))
 
     assert made.user is not None
-    user = T.StructField("u", made.user[1])
-    fields = T.StructType([user, *made.fields(r0="long", r1="long").fields])
-    numbered = made.pairs().mapInArrow(sent_inline(order_keys), fields)
+    _, user_type = made.user
+    key_fields = made.fields(r0="long", r1="long").fields
+    fields = T.StructType([T.StructField("u", user_type), *key_fields])
+    numbered = made.pairs().mapInArrow(sent_inline(number_keys), fields)
     order = ", ".join(["r0", "r1", *made.names])
     place = F.expr(f"row_number() OVER (PARTITION BY u ORDER BY {order})")
     kept = numbered.withColumn("place", place).filter(F.col("place") <= limit)
@@ -47,8 +50,10 @@ def dropped(made: Frame, limit: int, most: int) -> Any:
     """Count the distinct keys of users beyond `limit`, of each user up to `most`: the only row."""
     require_users(made)
     sizes = made.pairs().groupBy("u").count()
-    beyond = sizes.select((F.col("count") - limit).alias("n")).filter("n > 0")
-    return beyond.agg(F.sum(F.least("n", F.lit(most)).cast("decimal(28,0)")))
+    number = (F.col("count") - limit).alias("n")
+    beyond = sizes.select(number).filter("n > 0")
+    clipped = F.least("n", F.lit(most)).cast("decimal(28,0)")
+    return beyond.agg(F.sum(clipped))
 
 
 def require_users(made: Frame) -> None:

@@ -1,0 +1,87 @@
+"""Files that Spark reads: Parquet alone, each file once."""
+
+import re
+from typing import Any
+
+from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
+
+from dpsample.errors import InvalidValue
+from dpsample.private.engine.spark.errors import translated
+from dpsample.private.sources.inputs import identity_of_uri, require_distinct
+from dpsample.private.sources.source import Source
+
+# Spark's setting: whether the types of columns that folders are named by follow from all of their values.
+_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
+# Endings of files in other formats.
+_OTHER_FORMATS = {"csv", "tsv", "json", "jsonl", "ndjson", "gz", "arrow", "orc"}
+
+
+def read_parquet(session: Any, paths: list[str], format: str | None) -> Any:
+    """Read Parquet files, wherever Spark finds them: hdfs, s3a, or a path of its default file system.
+
+    Each file is read once. Columns that folders are named by (k=007) are text: Spark would infer a type from all of
+    their values.
+    """
+    _require_parquet(paths, format)
+    return translated(lambda: _read_once(session, paths), ())
+
+
+def read_files(source: Source, session: Any) -> Any:
+    """Read the files of a source, which all workers see."""
+    if source.kind != "files":
+        raise InvalidValue(
+            f"the Spark engine reads only DataFrames of Spark and Parquet files that all workers see, not {source}",
+            "use dpsample.release, which reads it on this machine",
+        )
+    format, paths = source.listing()
+    _require_parquet(paths, format)
+    return _read(session, [_literal(path) for path in paths])
+
+
+def _literal(path: str) -> str:
+    """Return a URI of one file: Spark takes a path for a pattern."""
+    return "file:" + re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
+
+
+def _require_parquet(paths: list[str], format: str | None) -> None:
+    """Refuse files that are stated to be, or seem to be, of another format."""
+    endings = {_ending(path) for path in paths}
+    if format not in (None, "parquet") or endings & _OTHER_FORMATS:
+        raise InvalidValue(
+            "the Spark engine itself reads only Parquet",
+            "read it into a DataFrame, with the types that you want, and call dpsample.spark.release",
+        )
+
+
+def _ending(path: str) -> str:
+    """Return what follows the last dot in the name of a file or folder; nothing if it has no dot."""
+    _, _, name = path.rpartition("/")
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def _read_once(session: Any, paths: list[str]) -> Any:
+    """Read the files of some paths, none of them twice."""
+    data = _read(session, paths)
+    uris = list[str]()
+    for (
+        path
+    ) in paths:  # one path at a time: Spark lists what all paths name together without repetition
+        uris += session.read.schema(data.schema).parquet(path).inputFiles()
+    require_distinct(map(identity_of_uri, uris))
+    return data
+
+
+def _read(session: Any, paths: list[str]) -> Any:
+    """Read some paths with their schema, since Spark Connect would infer it again later."""
+    return session.read.schema(_schema(session, paths)).parquet(*paths)
+
+
+def _schema(session: Any, paths: list[str]) -> T.StructType:
+    """Return the columns of some files, where those that folders are named by are text."""
+    before = session.conf.get(_INFERENCE)
+    session.conf.set(_INFERENCE, "false")
+    try:
+        schema: T.StructType = session.read.parquet(*paths).schema
+        return schema
+    finally:
+        session.conf.set(_INFERENCE, before)

@@ -1,0 +1,64 @@
+"""Files with a JSON object on each line, whose values are text."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dpsample.private.sources.scans import (
+    Scan,
+    Statements,
+    file_chunks,
+    require_utf8,
+    selected_columns,
+    text_size,
+)
+from dpsample.sql import quoted_paths, quoted_text
+
+if TYPE_CHECKING:
+    from dpsample.private.sources.source import Source
+
+# Rows in which the names of columns are looked for; a column that first comes later must be spelled rightly.
+_FIRST_ROWS = 1000
+
+
+def scan_json(source: "Source", paths: list[str], statements: Statements) -> Scan:
+    """Return how DuckDB reads files of JSON lines, after a look at the names in the first rows."""
+    for path in paths:
+        require_utf8(path, "write it anew, such as with iconv -f UTF-16 -t UTF-8")
+    names = _first_names(paths, statements)
+    if names:
+        source.require(names, shown=False)
+    types = ", ".join(_typed(name, source) for name in source.columns)
+    rows = f"read_json({_lines(paths)}, records = true, columns = {{{types}}})"
+    origin = f"(SELECT {selected_columns(source)} FROM {rows})"
+    return Scan(origin, "json", checks=_checks(paths), size=text_size(paths))
+
+
+def _first_names(paths: list[str], statements: Statements) -> list[str]:
+    """Return the names of the fields of the first rows."""
+    first = f"SELECT json FROM read_json_objects({_lines(paths)}) LIMIT {_FIRST_ROWS}"
+    names = statements.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")
+    return [name for (name,) in names]
+
+
+def _lines(paths: list[str]) -> str:
+    """Return SQL of the arguments by which DuckDB reads some files line by line."""
+    return f"{quoted_paths(paths)}, format = 'newline_delimited'"
+
+
+def _typed(name: str, source: "Source") -> str:
+    """Return SQL of a column's name and type: a frequency as it stands in the file, and else a JSON value."""
+    kind = "VARCHAR" if name == source.frequency else "JSON"
+    return f"{quoted_text(name)}: '{kind}'"
+
+
+def _checks(paths: list[str]) -> list[Callable[[], None]]:
+    """Return the checks of entire files: that compressed ones are whole."""
+    compressed = [path for path in paths if path.endswith(".gz")]
+    return [partial(_require_whole, path) for path in compressed]
+
+
+def _require_whole(path: str) -> None:
+    """Unpack a file to its end, which fails if it was cut off: DuckDB 1 would read what is left of it."""
+    for _ in file_chunks(path):
+        pass
