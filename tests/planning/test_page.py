@@ -94,7 +94,7 @@ def test_charts_show_the_same_numbers() -> None:
 
 
 def test_each_position_has_its_charts() -> None:
-    """Each forecast has a curve of its own, and shares the charts by epsilon with those that differ in epsilon alone."""
+    """Each forecast has a curve, and shares the charts by epsilon with those that differ in epsilon alone."""
     plan = Plan(forecasts(GRID))
     positions = [one.position for one in charts(plan)]
     for position in shown_by(plan)["forecasts"]:

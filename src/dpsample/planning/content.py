@@ -32,11 +32,14 @@ def axes(plan: Plan) -> list[Axis]:
     """Return the sliders of a plan. Numbers ascend; samplings keep the order in which they were planned."""
     forecasts = plan.forecasts
     epsilon = stated_name(forecasts[0].setting.privacy).capitalize()
+    by_epsilon = sorted(forecasts, key=_epsilon)
+    by_delta = sorted(forecasts, key=_delta)
+    by_keys = sorted(forecasts, key=_keys_per_user)
     return [
-        _axis("epsilon", epsilon, sorted(forecasts, key=_epsilon)),
-        _axis("delta", "Delta", sorted(forecasts, key=_delta)),
+        _axis("epsilon", epsilon, by_epsilon),
+        _axis("delta", "Delta", by_delta),
         _axis("sampling", "Sampling", forecasts),
-        _axis("users", "Keys per user", sorted(forecasts, key=_keys_per_user)),
+        _axis("users", "Keys per user", by_keys),
     ]
 
 
@@ -72,16 +75,14 @@ def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str
     """Return what the page shows at the position of a forecast, besides its charts."""
     setting = forecast.setting
     facts = [column.cell(forecast, forecast.pws) for column in shown]
-    return {
-        "data": described_data(forecast),
-        "facts": facts,
-        "summary": _summary(forecast, shown, facts),
-        "meaning": _meaning(forecast),
-        "rows": rows(forecast, shown),
-        "notes": [sentence(note) for note in forecast.notes],
-        "command": command(setting, plan.source),
-        "python": python(setting, plan.source),
-    }
+    record: dict[str, Any] = {"data": described_data(forecast), "facts": facts}
+    record["summary"] = _summary(forecast, shown, facts)
+    record["meaning"] = _meaning(forecast)
+    record["rows"] = rows(forecast, shown)
+    record["notes"] = [sentence(note) for note in forecast.notes]
+    record["command"] = command(setting, plan.source)
+    record["python"] = python(setting, plan.source)
+    return record
 
 
 def _summary(forecast: Forecast, shown: Sequence[Column], facts: Sequence[str]) -> str:

@@ -79,13 +79,12 @@ def explore(plan: Plan) -> Page:
 
 def _body(plan: Plan) -> Markup:
     """Return the page's header, its sections, and its footer."""
-    sections = [
-        _section("setting", "Setting", _controls(axes(plan))),
-        _section("numbers", "What to expect", _numbers(plan)),
-        _section("charts", "In charts", join(map(_shown_at, charts(plan)))),
-        _section("methods", "Method by method", _methods(plan)),
-        _section("release", "Make this release", _release(plan)),
-    ]
+    drawn = join(map(_shown_at, charts(plan)))
+    sections = [_section("setting", "Setting", _controls(axes(plan)))]
+    sections.append(_section("numbers", "What to expect", _numbers(plan)))
+    sections.append(_section("charts", "In charts", drawn))
+    sections.append(_section("methods", "Method by method", _methods(plan)))
+    sections.append(_section("release", "Make this release", _release(plan)))
     described = f"{plan.described}: " if plan.described else ""
     data = tag("p", described, tag("span", id="data"), ".", class_="quiet")
     warning = _warning(plan)

@@ -31,17 +31,16 @@ def label_of(release: Published) -> dict[str, str]:
     'Each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row).'
     """
     terms = release.terms
-    fields = {
-        "privacy parameters": _parameters(terms),
-        "unit of privacy": _unit(terms),
-        "utility": [f"{len(release):,} keys were reported", *_utility(terms)],
-        "mechanism": _mechanism(terms),
-        "hyperparameters": _hyperparameters(terms),
-        "deployment model": _deployment(terms),
-        "empirical metrics": ["no attack was tried on this release", _VERIFIED],
-        "interpretation": explain_strength(terms.privacy, terms.unit),
-        "other": _other(terms),
-    }
+    fields = {}
+    fields["privacy parameters"] = _parameters(terms)
+    fields["unit of privacy"] = _unit(terms)
+    fields["utility"] = [f"{len(release):,} keys were reported", *_utility(terms)]
+    fields["mechanism"] = _mechanism(terms)
+    fields["hyperparameters"] = _hyperparameters(terms)
+    fields["deployment model"] = _deployment(terms)
+    fields["empirical metrics"] = ["no attack was tried on this release", _VERIFIED]
+    fields["interpretation"] = explain_strength(terms.privacy, terms.unit)
+    fields["other"] = _other(terms)
     return {name: " ".join(map(sentence, clauses)) for name, clauses in fields.items()}
 
 

@@ -22,6 +22,7 @@ _GRID = {False: "#E3E6EA", True: "#33393F"}
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 SIZE = 12  # of all texts: the least that is comfortable to read
+_SVG = "http://www.w3.org/2000/svg"
 _LINE = 17  # the height of a line of text
 _MARGIN = 16  # around a picture in a file
 _MEAN_WIDTH = 0.56  # of a character, as a share of the size: about that of the fonts above, for words and digits
@@ -75,24 +76,19 @@ class Chart(ABC):
         return self._element(Picture([ground, *head, moved], width, height), _INK[False])
 
     def _element(self, picture: Picture, color: str | None = None) -> Markup:
+        """Return a picture as an element; `color` is that of its texts, where no style sheet states one."""
         title_id = f"{self.caption.name}-{picture.width}-title"
         words_id = f"{self.caption.name}-{picture.width}-words"
-        return tag(
-            "svg",
-            tag("title", self.caption.title, id=title_id),
-            tag("desc", self.caption.described, id=words_id),
-            *picture.marks,
-            xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {picture.width} {picture.height}",
-            width=picture.width,
-            height=picture.height,
-            role="img",
-            aria_labelledby=title_id,
-            aria_describedby=words_id,
-            color=color,
-            font_family=FONT,
-            font_size=SIZE,
-        )
+        title = tag("title", self.caption.title, id=title_id)
+        words = tag("desc", self.caption.described, id=words_id)
+        size = {
+            "viewBox": f"0 0 {picture.width} {picture.height}",
+            "width": picture.width,
+            "height": picture.height,
+        }
+        spoken = {"role": "img", "aria_labelledby": title_id, "aria_describedby": words_id}
+        look = {"color": color, "font_family": FONT, "font_size": SIZE}
+        return tag("svg", title, words, *picture.marks, xmlns=_SVG, **size, **spoken, **look)
 
 
 def label(

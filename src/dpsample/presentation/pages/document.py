@@ -17,6 +17,12 @@ from typing import Any
 from dpsample.presentation.charts.drawing import color_rules, page_colors
 from dpsample.presentation.markup import Markup, tag
 
+_META = {
+    "viewport": "width=device-width, initial-scale=1",
+    "color-scheme": "light dark",
+    "referrer": "no-referrer",
+}
+
 
 @dataclass(frozen=True)
 class Document:
@@ -47,16 +53,13 @@ class Document:
         return f"<!DOCTYPE html>\n{page}\n"
 
     def _head(self) -> Markup:
-        return tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=self.policy()),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("meta", name="referrer", content="no-referrer"),
-            tag("title", self.title),
-            tag("style", Markup(self._style())),
-        )
+        lines = [tag("meta", charset="utf-8")]
+        lines.append(tag("meta", http_equiv="Content-Security-Policy", content=self.policy()))
+        for name, value in _META.items():
+            lines.append(tag("meta", name=name, content=value))
+        lines.append(tag("title", self.title))
+        lines.append(tag("style", Markup(self._style())))
+        return tag("head", *lines)
 
     def policy(self) -> str:
         """Return its content policy."""
@@ -74,14 +77,9 @@ class Document:
 def policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
     """Return the content policy: these scripts and styles, and nothing else from anywhere."""
     none = "'none'"
-    sources = {
-        "default-src": none,
-        "script-src": " ".join(map(_hash, scripts)) or none,
-        "style-src": " ".join(map(_hash, styles)) or none,
-        "connect-src": none,
-        "base-uri": none,
-        "form-action": none,
-    }
+    sources = dict.fromkeys(("default-src", "connect-src", "base-uri", "form-action"), none)
+    sources["script-src"] = " ".join(map(_hash, scripts)) or none
+    sources["style-src"] = " ".join(map(_hash, styles)) or none
     return "; ".join(f"{kind} {allowed}" for kind, allowed in sources.items())
 
 

@@ -81,9 +81,6 @@ def content_of(
     setting = setting or PageSetting()
     terms = release.terms
     numbers = numbers_of(release)
-    has_total = not terms.keys_only and terms.total is not None
-    # a list of known keys among others leaves no quantiles and no remainder
-    known_among_others = terms.known is not None and terms.grid is not None
     return Content(
         setting=setting,
         release=release,
@@ -91,10 +88,10 @@ def content_of(
         detection_threshold=terms.detection_threshold,
         top=None if terms.keys_only else release.top(setting.top),
         counts=_counts(release, numbers),
-        quantiles=None if known_among_others else _quantiles(release, numbers),
+        quantiles=_quantiles(release, numbers),
         curve=curve(terms.sampling, terms.per_key, _POINTS),
-        sum=release.sum() if has_total and terms.unit == "element" else None,
-        other=release.other() if has_total and not known_among_others else None,
+        sum=_sum(release),
+        other=_other(release),
         listing=listing_of(release, numbers),
         changes=changes,
     )
@@ -111,7 +108,30 @@ def _quantiles(release: Published, numbers: dict[str, Floats]) -> Ranked | None:
     """Return the quantiles of frequencies; None without numbers, and if no key is reported with probability 1/2."""
     if not numbers or release.terms.detection_threshold is None:
         return None
+    if _has_known_among_others(release.terms):
+        return None
     return release.quantiles(SHARES)
+
+
+def _sum(release: Published) -> Estimate | None:
+    """Return the sum of all elements, if the page can show the private total beside it."""
+    terms = release.terms
+    if terms.keys_only or terms.total is None or terms.unit == "user":
+        return None
+    return release.sum()
+
+
+def _other(release: Published) -> Estimate | None:
+    """Return what is in keys that were not reported, if there is a total to compare with."""
+    terms = release.terms
+    if terms.keys_only or terms.total is None or _has_known_among_others(terms):
+        return None
+    return release.other()
+
+
+def _has_known_among_others(terms: Terms) -> bool:
+    """Whether a list of known keys is reported among others: these leave no quantiles and no remainder."""
+    return terms.known is not None and terms.grid is not None
 
 
 def _counts(release: Published, numbers: dict[str, Floats]) -> list[tuple[int, Estimate]]:

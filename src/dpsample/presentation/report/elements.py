@@ -58,10 +58,8 @@ def again(
     command: str = "On the command line",
 ) -> Markup:
     """Show how to compute the same numbers."""
-    return folded(
-        "Compute these numbers yourself",
-        tag("p", "In Python:"),
-        tag("pre", content.python(*calls), tabindex="0", class_="again python"),
-        tag("p", f"{command}:"),
-        tag("pre", content.command(*words), tabindex="0", class_="again command"),
-    )
+    python = tag("pre", content.python(*calls), tabindex="0", class_="again python")
+    shell = tag("pre", content.command(*words), tabindex="0", class_="again command")
+    in_python = tag("p", "In Python:")
+    in_shell = tag("p", f"{command}:")
+    return folded("Compute these numbers yourself", in_python, python, in_shell, shell)

@@ -21,36 +21,49 @@ from dpsample.presentation.tables import printable
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: the name of its anchor, its name in the navigation, its title, and its content."""
+    """A section of a page: the name of its anchor, its title, and its content."""
 
     anchor: str
-    short: str
     title: str
     inner: Markup
 
 
 Make = Callable[[Content], Markup | None]
-_SECTIONS: tuple[tuple[str, str, str, Make], ...] = (  # anchor, short name, title, content
-    ("finding", "Finding", "What the data show", finding_section),
-    ("changed", "Changes", "What changed", changed_section),
-    ("privacy", "Privacy", "How people are protected", privacy_section),
-    ("limits", "Limits", "What cannot be seen", limits_section),
-    ("search", "Search", "Find a key", search_section),
-    ("frequencies", "Frequencies", "How frequent keys are", frequencies_section),
-    ("label", "Label", "Privacy label", label_section),
+# the anchor of each section, and what makes its content; a section without content is left out
+_SECTIONS: dict[str, Make] = {
+    "finding": finding_section,
+    "changed": changed_section,
+    "privacy": privacy_section,
+    "limits": limits_section,
+    "search": search_section,
+    "frequencies": frequencies_section,
+    "label": label_section,
+}
+_TITLES = {
+    "finding": "What the data show",
+    "changed": "What changed",
+    "privacy": "How people are protected",
+    "limits": "What cannot be seen",
+    "search": "Find a key",
+    "frequencies": "How frequent keys are",
+    "label": "Privacy label",
+}
+_FOLLOW = (
+    "All numbers follow from the private release alone. This page shows nothing else of the data."
+)
+_FOLLOW_SEVERAL = (
+    "All numbers follow from the private releases alone. This page shows nothing else of the data."
 )
 
 
 def page(content: Content) -> str:
     """Return the HTML of the document."""
     sections = []
-    for anchor, short, title, make in _SECTIONS:
+    for anchor, make in _SECTIONS.items():
         inner = make(content)
         if inner:
-            sections.append(Section(anchor, short, title, inner))
-    follow = "All numbers follow from the private release alone. This page shows nothing else of the data."
-    if content.changes is not None:
-        follow = follow.replace("release alone", "releases alone")
+            sections.append(Section(anchor, _TITLES[anchor], inner))
+    follow = _FOLLOW if content.changes is None else _FOLLOW_SEVERAL
     body = body_of(content.title, content.statement, sections, follow)
     data = {"keys": search_data(content.listing)}
     return Document(printable(content.title), body, data, [script()]).html()
@@ -58,21 +71,24 @@ def page(content: Content) -> str:
 
 def body_of(title: str, statement: Statement, sections: list[Section], follow: str) -> Markup:
     """Return the body of a page: its header, its sections, and what all pages end with."""
-    shown = [tag("section", tag("h2", one.title), one.inner, id=one.anchor) for one in sections]
+    shown = []
+    for section in sections:
+        heading = tag("h2", section.title)
+        shown.append(tag("section", heading, section.inner, id=section.anchor))
     ending = f"dpsample {__version__}. This page needs no network and sends no data."
-    return join(
-        [
-            tag("a", "Skip to the content", href="#content", class_="skip"),
-            _header(title, statement, sections),
-            tag("main", *shown, id="content"),
-            tag("footer", tag("p", follow), tag("p", ending)),
-        ]
-    )
+    skip = tag("a", "Skip to the content", href="#content", class_="skip")
+    header = _header(title, statement, sections)
+    main = tag("main", *shown, id="content")
+    footer = tag("footer", tag("p", follow), tag("p", ending))
+    return join([skip, header, main, footer])
 
 
 def _header(title: str, statement: Statement, sections: list[Section]) -> Markup:
     """Return the title, what the publisher states, and links to the sections."""
-    links = [tag("li", tag("a", section.short, href=f"#{section.anchor}")) for section in sections]
+    links = []
+    for section in sections:
+        link = tag("a", section.title, href=f"#{section.anchor}")
+        links.append(tag("li", link))
     return tag(
         "header",
         tag("h1", printable(title)),

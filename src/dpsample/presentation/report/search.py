@@ -63,17 +63,14 @@ def _finder(content: Content) -> Markup:
         spellcheck="false",
         maxlength="200",
     )
-    return tag(
-        "div",
+    parts = [
         tag("label", "Find keys that contain", for_="query"),
         field,
         tag("p", id="found", role="status", class_="quiet"),
         tag("div", found, class_="scroll", role="region", tabindex="0", aria_label=title),
         tag("button", "Show more", id="more", type="button", hidden=True),
-        class_="screen-only",
-        id="finder",
-        hidden=True,
-    )
+    ]
+    return tag("div", *parts, class_="screen-only", id="finder", hidden=True)
 
 
 def _heads(content: Content) -> list[Markup]:

@@ -53,13 +53,14 @@ def page_setting(**options: Unpack[PageOptions]) -> PageSetting:
     >>> page_setting(title="Words", top=3).statement.title
     'Words'
     """
+    statement = Statement(
+        title=options.get("title"),
+        about=options.get("about"),
+        contact=options.get("contact"),
+        date=options.get("date"),
+    )
     return PageSetting(
-        Statement(
-            title=options.get("title"),
-            about=options.get("about"),
-            contact=options.get("contact"),
-            date=options.get("date"),
-        ),
+        statement,
         name=options.get("name"),
         before_name=options.get("before_name"),
         top=options.get("top", TOP),
