@@ -109,7 +109,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 # what the demo needs; `ready` completes it with the tools of developers, of which Spark alone is 400 MB
 .venv/demo: pyproject.toml constraints.txt | python
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --no-compile --editable '.[report]'
+	$(INSTALL) --no-compile --editable '.'
 	@touch $@
 
 .venv/ready: pyproject.toml constraints.txt | python

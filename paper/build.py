@@ -9,8 +9,8 @@ import pyarrow.csv
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, atomic_folder
 from dpsample.files.metadata import failures
-from dpsample.presentation.charts import check_drawing, line_chart, png, svg
 from paper import data
+from paper.charts import check_drawing, line_chart, png, svg
 from paper.claims import CLAIMS, Claim
 from paper.figures import FIGURES, Figure
 from paper.finding import Finding

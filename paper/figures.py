@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.comparison.reporting_curve import OPEN, PWS, SBH, TIGHT
-from dpsample.presentation.charts import Panel
 from dpsample.scheme.sampling import Floats
+from paper.charts import Panel
 from paper.estimated import ESTIMATORS, SAMPLED, bias, first_within, nrmse, variance
 from paper.finding import CORRECTED, FAILS, HOLDS, Finding
 from paper.ordered import ALGORITHM_4, ALGORITHM_5, LOSS, by_pairs

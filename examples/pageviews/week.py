@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 import dpsample
 from dpsample import InvalidValue, Privacy, Release
 from dpsample.answers.several import Combined
-from dpsample.presentation.charts import Panel, check_drawing, line_chart, png, svg
+from dpsample.presentation.charts import WIDE, Axis, Caption, Line, LineChart, Point
+from dpsample.presentation.markup import tag
 from world import BUSY, EVENT_COUNTRY, EVENT_PAGE, EVENT_PROJECT, MOST_VIEWS, Day, Floats, Ints, World
 
 RHO, DELTA = "0.015", "1e-7"
@@ -193,36 +193,59 @@ def change_lines(world: World, releases: Sequence[Release], truths: Sequence[Tru
 
 def picture(published: dict[str, list[Published]], truths: Sequence[Truth], event: int) -> str:
     """Draw which groups are published, how far off counts are, and one page over the week: an SVG."""
-    which = Panel("Which groups are published", "devices", "share published", span_x=(50, 150), span_y=(0, 1))
-    error = Panel("How far off counts are", "devices", "median relative error", log_x=True, log_y=True)
-    days = Panel(f"A page in {EVENT_COUNTRY}", "day of the week", "devices", span_x=(1, 7))
-    rows = [_point(days, "truth", n, float(truth[np.array([event])][0])) for n, truth in enumerate(truths, 1)]
+    shares: dict[str, list[Point]] = {}
+    errors: dict[str, list[Point]] = {}
+    event_counts = [float(truth[np.array([event])][0]) for truth in truths]
+    days = {"truth": [Point(n, count) for n, count in enumerate(event_counts, 1)]}
     for way, by_day in published.items():
         for low in range(50, 150, 5):
             chosen = [(truth.counts >= low) & (truth.counts < low + 5) for truth in truths]
-            rows.append(_point(which, way, low + 2, _shown(by_day, truths, chosen)))
+            shares.setdefault(way, []).append(Point(low + 2, _shown(by_day, truths, chosen)))
             if way == LISTED:
                 own = [near & np.isin(truth.groups, truth.listed) for near, truth in zip(chosen, truths, strict=True)]
-                rows.append(_point(which, "list, of the groups on it", low + 2, _shown(by_day, truths, own)))
-        true = np.concatenate([truth[day.groups] for day, truth in zip(by_day, truths, strict=True)])
-        off = np.abs(np.concatenate([day.counts for day in by_day]) - true)
-        bounds = np.geomspace(80, 4000, 9)
-        for least, most in itertools.pairwise(bounds):
-            size = (true >= least) & (true < most)
-            if size.sum() >= 20:
-                rows.append(_point(error, way, (least * most) ** 0.5, float(np.median(off[size] / true[size]))))
+                name = "list, of the groups on it"
+                shares.setdefault(name, []).append(Point(low + 2, _shown(by_day, truths, own)))
+        errors[way] = _errors(by_day, truths)
+        days[way] = []
         for n, day in enumerate(by_day, 1):
-            rows += [_point(days, way, n, float(count)) for count in day.counts[day.groups == event]]
-    return svg(line_chart(rows, [which, error, days]))
+            days[way] += [Point(n, float(count)) for count in day.counts[day.groups == event]]
+    charts = [
+        _chart("Which groups are published", Axis("devices", (50, 150)), Axis("share published", (0, 1)), shares),
+        _chart("How far off counts are", Axis("devices", log=True), Axis("median relative error", log=True), errors),
+        _chart(f"A page in {EVENT_COUNTRY}", Axis("day of the week", (1, 7)), Axis("devices"), days),
+    ]
+    return _stacked(charts)
 
 
-def _point(panel: Panel, line: str, x: float, y: float) -> dict[str, Any]:
-    return {"panel": panel.title, "line": line, "x": x, "y": y}
+def _errors(by_day: Sequence[Published], truths: Sequence[Truth]) -> list[Point]:
+    """Return the median relative error of counts of each size."""
+    true = np.concatenate([truth[day.groups] for day, truth in zip(by_day, truths, strict=True)])
+    off = np.abs(np.concatenate([day.counts for day in by_day]) - true)
+    points = []
+    for least, most in itertools.pairwise(np.geomspace(80, 4000, 9).tolist()):
+        size = (true >= least) & (true < most)
+        if size.sum() >= 20:
+            points.append(Point((least * most) ** 0.5, float(np.median(off[size] / true[size]))))
+    return points
+
+
+def _chart(title: str, x: Axis, y: Axis, lines: dict[str, list[Point]]) -> LineChart:
+    drawn = [Line(name, points) for name, points in lines.items() if points]
+    return LineChart(Caption(title.split()[0], title, f"Line chart: {y.label} by {x.label}."), x, y, drawn)
+
+
+def _stacked(charts: Sequence[LineChart]) -> str:
+    """Return the charts below each other, as one SVG."""
+    each = 340  # pixels, more than the height of one
+    placed = [tag("g", chart.file(), transform=f"translate(0 {n * each})") for n, chart in enumerate(charts)]
+    width, height = WIDE + 40, len(charts) * each
+    ground = tag("rect", width=width, height=height, fill="#ffffff")
+    size = {"viewBox": f"0 0 {width} {height}", "width": width, "height": height}
+    return tag("svg", ground, *placed, xmlns="http://www.w3.org/2000/svg", **size)
 
 
 def run(world: World, folder: Path, show: Show) -> dict[str, Quality]:
     """Generate the week, release it day by day, compare, and keep everything in a folder."""
-    check_drawing()
     if folder.exists():
         raise InvalidValue(f"the folder {str(folder)!r} for the results exists already", "remove it, or use --output")
     folder.mkdir(parents=True)
@@ -254,13 +277,12 @@ def run(world: World, folder: Path, show: Show) -> dict[str, Quality]:
     event = world.group(EVENT_COUNTRY, EVENT_PROJECT, EVENT_PAGE)
     image = picture(published, truths, event)
     (folder / "pageviews.svg").write_text(image, encoding="utf-8")
-    (folder / "pageviews.png").write_bytes(png(image))
     for lines in (
         quality_lines(measured),
         ["The week, from the seven private zCDP releases", *week_lines(world, releases, truths)],
         ["What changed", *change_lines(world, releases, truths)],
         ["The ledger", *(f"  {line.strip()}" for line in (*ledger_text[:2], ledger_text[-1]))],
-        [f"Kept in {folder}: the views, releases and ledgers, and the picture pageviews.svg (.png)"],
+        [f"Kept in {folder}: the views, releases and ledgers, and the picture pageviews.svg"],
     ):
         show("\n" + "\n".join(lines))
     return measured

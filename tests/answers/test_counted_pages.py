@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 import dpsample
-from browser import drawn, opened
+from browser import opened
 from counted import BUDGET, LOOK, made, terms_of
 from dpsample import KeepAll, Privacy, Release, read_release
 from dpsample.accounting.choice import capacity_cap
 from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.totals import Total
 from dpsample.accounting.user_budget import LOOK_SHARE, UserBudget
-from dpsample.presentation.report import display, make_report
+from dpsample.presentation.report import PageSetting, display, make_report
 from reports import blocks, data, seen
 from stated_terms import stated_terms
 from support import refused, run
@@ -88,7 +88,7 @@ def test_numbers_of_kept_keys_say_so() -> None:
 
 
 def test_the_page_of_counted_users(clipped: Release) -> None:
-    page = make_report(clipped, top=10).html
+    page = make_report(clipped, PageSetting(top=10)).html
     text = seen(page)
     for words in (
         "one user is in the data",
@@ -127,7 +127,7 @@ def test_the_page_of_keys_that_were_found(release: Any) -> None:
     assert "number of users who gave this key" in text
     assert "proved" in text
     assert "clipped" not in text
-    assert 'id="top"' not in page
+    assert 'id="chart-top"' not in page
     assert "keys" in display(release())
     assert release().count_keys().value == 2
     with refused("what depends on frequencies needs tokens"):
@@ -136,7 +136,7 @@ def test_the_page_of_keys_that_were_found(release: Any) -> None:
 
 def test_a_total_and_the_remainder_are_on_the_page() -> None:
     release = made([100.0, 200.0], [3.0, 4.0], total=Total(1000, Fraction(1, 4), Fraction(16)))
-    text = seen(make_report(release, prove=False).html)
+    text = seen(make_report(release, PageSetting(prove=False)).html)
     assert "keys of users, each user once in a key, with up to 16 keys" in text
     assert "700" in text
     assert "the total counts each user with at most 16 keys" in text
@@ -172,7 +172,6 @@ def test_the_page_opens_without_a_complaint(kind: str, clipped: Release, browser
     release = clipped if kind == "counted" else found_keys()
     release.report(tmp_path / "page.html")
     with opened(browser, (tmp_path / "page.html").as_uri()) as tab:
-        drawn(tab)
         rows = tab.page.eval_on_selector_all("#matches tr", "rows => rows.map(row => row.cells.length)")
         assert rows == ([3] * 10 if kind == "counted" else [1] * 2)
 

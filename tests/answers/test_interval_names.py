@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsample.presentation.report import content_of
-from dpsample.presentation.report.keys import search_section, top_section
+from dpsample.presentation.report import PageSetting, content_of
+from dpsample.presentation.report.finding import finding_section
+from dpsample.presentation.report.search import search_section
 from kinds import KEY, KINDS_WITH_NUMBERS, kinds
 from support import run
 
@@ -53,10 +54,9 @@ def test_the_command_and_the_pages_say_it_too(tmp_path: Path) -> None:
         rows = list(csv.DictReader(io.StringIO(run(command, "r.parquet", "--format", "csv", cwd=tmp_path).stdout)))
         assert {row["intervals"] for row in rows} == {named}
         assert f"low {named}" in run(command, "r.parquet", cwd=tmp_path).stdout
-    content = content_of(release, prove=False, top=5)  # type: ignore[arg-type]
-    assert "95 % interval of the top 5 together" in str(top_section(content))
+    content = content_of(release, PageSetting(prove=False, top=5))  # type: ignore[arg-type]
+    assert "95 % interval of the top 5 together" in str(finding_section(content))
     assert "95 % interval of this key" in str(search_section(content))
-    chart = json.dumps(release.plot(4).to_dict())  # type: ignore[union-attr]
-    assert "with 95 % intervals of the top 4 together" in chart
-    assert "with 95 % intervals of this key" in json.dumps(KINDS["tokens"].plot(4).to_dict())  # type: ignore[union-attr]
+    assert "with 95 % intervals of the top 4 together" in release.plot(4).svg  # type: ignore[union-attr]
+    assert "with 95 % intervals of this key" in KINDS["tokens"].plot(4).svg  # type: ignore[union-attr]
     assert KEY in release

@@ -5,9 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dpsample import InvalidValue, read_release
+from dpsample import read_release
 from dpsample.cli import demo
-from places import VECTORS
 from support import run
 
 OFTEN, TIMES, FILES = [f"often{n}" for n in range(6)], 13, 400
@@ -43,14 +42,3 @@ def test_the_story_is_that_of_the_releases(tmp_path: Path, monkeypatch: pytest.M
     assert "that the file was drawn on them is vouched for by dpsample." in done.stdout
     assert opened == [(kept / demo.PAGE).as_uri()]
     assert len(done.stdout.splitlines()) < 55
-
-
-def test_without_a_chart_library_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise InvalidValue("pages need the extra", "run: pip install 'dpsample[report]'")
-
-    monkeypatch.setattr(demo, "check_drawing", missing)
-    lines: list[str] = []
-    assert demo._page(read_release(VECTORS / "release-1-all.parquet"), tmp_path, lines.append) is None
-    assert "pip install 'dpsample[report]'" in lines[-1]
-    assert not (tmp_path / demo.PAGE).exists()

@@ -115,11 +115,6 @@ def opened(
         context.close()
 
 
-def drawn(tab: Tab) -> None:
-    """Wait until all charts of a page are drawn."""
-    tab.page.wait_for_function("() => [...document.querySelectorAll('[data-chart]')].every(e => e.dataset.drawn)")
-
-
 def accessibility_problems(tab: Tab) -> list[str]:
     """What axe-core finds that is serious or critical: the rule and the elements."""
     from axe_playwright_python.sync_playwright import Axe

@@ -39,7 +39,7 @@ def main() -> None:
             python = work / "clean" / "bin" / "python"
             constraints = ROOT / "constraints.txt"
             install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
-            _call(str(python), *install, "--constraint", str(constraints), f"{wheel}[report]", cwd=work)
+            _call(str(python), *install, "--constraint", str(constraints), str(wheel), cwd=work)
         with step("import it, and run the demo, from elsewhere"):
             check_installed(python, work)
         with step("types: mypy and pyright, strict, of a stranger's program"):

@@ -15,7 +15,7 @@ from dpsample.answers.expressions import DEEPEST, LONGEST, MEMORY
 from dpsample.cli import cli
 from dpsample.definitions import LEAST_EPSILON
 from dpsample.exact import MAX_FREQUENCY
-from dpsample.presentation.report import content
+from dpsample.presentation.report import listing
 from dpsample.privacy import _LEAST_DELTA
 from dpsample.private import known
 from dpsample.private.engine.duckdb import engine
@@ -130,7 +130,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         "`grid`": f"a power of two up to {MAX_GRID:,}",
         "seed": f"{MAX_SEED} characters",
         "`memory_limit`": f"at least {engine._LEAST // 10**6}MB",
-        "keys in a report": f"{content.LISTED:,}, and {content._BYTES / 10**6:g} MB",
+        "keys in a report": f"{listing.LISTED:,}, and {listing._BYTES / 10**6:g} MB",
         "SQL expression in a question": f"{LONGEST:,} characters, {DEEPEST} levels, {MEMORY >> 20} MB of texts",
     }
     for what, limit in stated.items():

@@ -29,8 +29,8 @@ def test_one_version() -> None:
 # Libraries that know Windows are imported first. Then everything goes that Windows does not have.
 _WINDOWS = """
 import importlib, os, pkgutil, signal, sys
-import altair, click, cryptography.hazmat.primitives.ciphers, duckdb, flint, numpy, pandas, portalocker, pyarrow.csv
-import pyarrow.dataset, pyarrow.feather, pyarrow.parquet, rich.progress, rich.table, vl_convert
+import click, cryptography.hazmat.primitives.ciphers, duckdb, flint, numpy, pandas, portalocker, pyarrow.csv
+import pyarrow.dataset, pyarrow.feather, pyarrow.parquet, rich.progress, rich.table
 for name in ("fcntl", "grp", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None
 for name in ("O_CLOEXEC", "O_NOFOLLOW", "fchmod", "fork", "geteuid", "getuid", "posix_fallocate", "sched_getaffinity"):

@@ -118,8 +118,33 @@ PLANNING = [
     "smallest_epsilon",
 ]
 BASELINES = ["NonPrivate", "SampleAndThreshold", "StabilityHistogram"]
-PAGES = ["Document", "Markup", "chart_library", "figure", "join", "policy", "rows", "table", "tag"]
-REPORT = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
+PAGES = ["Document", "figure", "policy", "rows", "table"]
+CHARTS = [
+    "NARROW",
+    "WIDE",
+    "Axis",
+    "Bar",
+    "Caption",
+    "Change",
+    "Chart",
+    "Line",
+    "LineChart",
+    "Point",
+    "RowChart",
+    "page_colors",
+]
+REPORT = [
+    "Content",
+    "PageOptions",
+    "PageSetting",
+    "Report",
+    "Statement",
+    "check_report",
+    "content_of",
+    "display",
+    "make_report",
+    "page_setting",
+]
 ESTIMATORS = [
     "ESTIMATORS",
     "Estimate",
@@ -143,6 +168,7 @@ ESTIMATORS = [
         ("dpsample.comparison.baselines", BASELINES),
         ("dpsample.estimators", ESTIMATORS),
         ("dpsample.planning", PLANNING),
+        ("dpsample.presentation.charts", CHARTS),
         ("dpsample.presentation.pages", PAGES),
         ("dpsample.presentation.report", REPORT),
     ],

@@ -16,8 +16,7 @@ from click.testing import CliRunner
 import support
 from dpsample import InvalidValue
 from dpsample.files import atomic_folder
-from dpsample.presentation import charts
-from paper import CLAIMS, FIGURES, data
+from paper import CLAIMS, FIGURES, charts, data
 from paper.__main__ import paper
 from paper.figures import titles
 from paper.finding import CORRECTED, HOLDS
@@ -169,7 +168,7 @@ def test_without_altair_the_message_says_what_to_install(monkeypatch: pytest.Mon
             patch.setitem(sys.modules, module, None)
             done = CliRunner().invoke(paper, ["-o", str(tmp_path / "out"), "--quick"])
             assert isinstance(done.exception, InvalidValue)
-            assert "pip install 'dpsample[report]'" in str(done.exception)
+            assert "pip install '.[dev]'" in str(done.exception)
     assert list(tmp_path.iterdir()) == []
 
 

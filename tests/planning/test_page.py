@@ -23,7 +23,6 @@ from explorers import ZIPF, forecasts, number, one_key_each
 from support import refused
 
 pytestmark = pytest.mark.chance("certain: a plan and a release's terms do not depend on what is drawn")
-pytest.importorskip("vl_convert")
 
 GRID = Grid(["1", "0.5"], ["1e-6", "1e-8"], [Ppswor("0.01"), SampleSize(100)])
 
@@ -34,7 +33,7 @@ def run(*arguments: str) -> Result:
 
 def shown_by(plan: Plan) -> dict[str, Any]:
     """The data of the page of a plan."""
-    return content(plan, charts(plan))
+    return content(plan)
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -72,20 +71,39 @@ def test_every_forecast_is_at_its_position_with_its_own_numbers() -> None:
 
 def test_charts_show_the_same_numbers() -> None:
     made = forecasts(GRID)
-    shown = shown_by(Plan(made))
-    there = shown["forecasts"]["1|1e-06|ppswor with tau 0.01|no bound"]
+    placed = charts(Plan(made))
+    sampling = "ppswor with tau 0.01"
     [found] = [
         one for one in made if one.setting.privacy == Privacy(1, "1e-6") and one.setting.sampling == Ppswor("0.01")
     ]
-    for method in found.methods:
-        [(epsilon, keys)] = there["lines"]["keys"][method.method]
-        assert (epsilon, keys) == (1, pytest.approx(method.keys, rel=1e-3))
-        [(_, error)] = there["lines"]["errors"][method.method]
-        assert error == pytest.approx(method.selection_nrmse, rel=1e-3)
-    frequencies, probabilities = zip(*there["lines"]["curve"]["PWS"], strict=True)
-    drawn = curve_at(list(frequencies), found.sampling, found.setting.per_key)  # type: ignore[arg-type]
-    assert probabilities == pytest.approx(drawn.pws, abs=1e-4)
-    assert "sampling alone, not private" in there["lines"]["curve"]
+    keys, errors = (one.chart for one in placed if one.position == f"|1e-06|{sampling}|no bound")
+    for method, keys_line, errors_line in zip(found.methods, keys.lines, errors.lines, strict=True):
+        assert keys_line.name == errors_line.name == method.method
+        assert [point.x for point in keys_line.points] == [0.5, 1.0]
+        assert keys_line.points[-1].y == pytest.approx(method.keys, rel=1e-3)
+        assert errors_line.points[-1].y == pytest.approx(method.selection_nrmse, rel=1e-3)
+    [curve] = [one for one in placed if one.position == f"1|1e-06|{sampling}|no bound"]
+    ours = next(line for line in curve.chart.lines if line.name == "PWS")
+    frequencies = [int(point.x) for point in ours.points]
+    drawn = curve_at(frequencies, found.sampling, found.setting.per_key)  # type: ignore[arg-type]
+    assert [point.y for point in ours.points] == pytest.approx(drawn.pws, abs=1e-4)
+    assert "sampling alone, not private" in curve.heads
+    assert {tuple(row) for row in curve.rows} <= {
+        (f"{x:,}", *(f"{line.points[n].y:,.4g}" for line in curve.chart.lines)) for n, x in enumerate(frequencies)
+    }
+
+
+def test_each_position_has_its_charts() -> None:
+    """Each forecast has a curve, and shares the charts by epsilon with those that differ in epsilon alone."""
+    plan = Plan(forecasts(GRID))
+    positions = [one.position for one in charts(plan)]
+    for position in shown_by(plan)["forecasts"]:
+        _, *others = position.split("|")
+        assert positions.count(position) == 1
+        assert positions.count("|".join(["", *others])) == 2
+    assert len(positions) == 8 + 2 * 4
+    ids = re.findall(r' id="([^"]*)"', explore(plan).html)
+    assert len(ids) == len(set(ids))
 
 
 def test_a_plan_starts_at_what_is_recommended() -> None:

@@ -12,7 +12,7 @@ import pytest
 from dpsample import KeepAll, Privacy, Release, read_release
 from dpsample.accounting.parts import Part
 from dpsample.presentation.label import label_of
-from dpsample.presentation.report import make_report
+from dpsample.presentation.report import PageSetting, make_report
 from places import VECTORS
 from stated_terms import stated_terms
 from vectors import register_halves
@@ -53,7 +53,7 @@ def test_a_name_cannot_leave_its_field() -> None:
     names = ('a"\n  status: "Approved', "b\\", "c\u2028\u0085", "<b>d</b>", "# e: [f]")
     release = empty(keys=names, part=Part('day "x"', "y: z"))
     assert all(words.isprintable() for words in label_of(release).values())
-    assert "<b>d</b>" not in make_report(release, prove=False).html
+    assert "<b>d</b>" not in make_report(release, PageSetting(prove=False)).html
 
 
 def test_what_is_stated_of_each_unit() -> None:
@@ -68,6 +68,6 @@ def test_what_is_stated_of_each_unit() -> None:
 
 def test_the_page_has_the_label() -> None:
     release = read_release(VECTORS / "release-1-size.parquet")
-    page = html.unescape(make_report(release, prove=False).html)
+    page = html.unescape(make_report(release, PageSetting(prove=False)).html)
     for name, words in label_of(release).items():
         assert f'<th scope="row">{name}</th><td>{words}</td>' in page

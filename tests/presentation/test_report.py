@@ -13,14 +13,14 @@ import pytest
 
 import dpsample.presentation.report
 import dpsample.presentation.report.content as report_content
+import dpsample.presentation.report.listing as listing
 from dpsample import KeepAll, Privacy, Release
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.errors import PrivacyViolation
 from dpsample.estimators.notes import claim_of
-from dpsample.presentation.charts import STYLES
-from dpsample.presentation.page_charts import DARK, LIGHT
-from dpsample.presentation.pages import Markup, tag
-from dpsample.presentation.report import Statement, content_of, display, make_report
+from dpsample.presentation.charts.drawing import DARK, DASHES, LIGHT
+from dpsample.presentation.markup import Markup, tag
+from dpsample.presentation.report import PageSetting, Statement, content_of, display, make_report
 from dpsample.presentation.report.content import round_frequencies
 from dpsample.presentation.tables import printable
 from dpsample.release.explain import Strength
@@ -43,7 +43,7 @@ def test_every_kind_of_release_has_a_page(name: str) -> None:
         assert not re.search(rf"\b{value}\b", re.sub(r"<pre.*?</pre>", "", page.split("<script")[0])), value
     if release.keys_only:
         assert "keys without frequencies" in text or not len(release)
-        assert 'id="top"' not in page
+        assert 'id="chart-top"' not in page
     assert display(release).startswith("<div>")
 
 
@@ -88,11 +88,11 @@ def test_bounds_are_rounded_so_that_they_hold() -> None:
 
 def test_the_content_is_what_the_library_answers() -> None:
     release = words()
-    found = content_of(release, top=7)
+    found = content_of(release, PageSetting(top=7))
     assert found.top is not None
-    assert found.top.to_arrow().equals(release.top(7).to_arrow())
+    assert found.top.numbers.equals(release.top(7).numbers)
     assert found.quantiles is not None
-    assert found.quantiles.to_arrow().equals(release.quantiles(list(report_content.SHARES)).to_arrow())
+    assert found.quantiles.numbers.equals(release.quantiles(list(report_content.SHARES)).numbers)
     assert [i for i, _ in found.counts] == round_frequencies(14, max(release.each_key().numbers["value"].to_pylist()))
     for i, counted in found.counts:
         assert counted == release.count_keys(at_least=i)
@@ -137,7 +137,7 @@ def test_the_search_has_the_numbers_of_each_key() -> None:
 
 def test_a_large_release_shows_the_most_frequent_keys_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     release = words(400)
-    monkeypatch.setattr(report_content, "LISTED", 50)
+    monkeypatch.setattr(listing, "LISTED", 50)
     page = make_report(release).html
     assert "The 50 most frequent of 400 reported keys" in seen(page)
     shown = data(page, "keys")["keys"][0]
@@ -145,7 +145,7 @@ def test_a_large_release_shows_the_most_frequent_keys_and_says_so(monkeypatch: p
     left = {key: found.value for key, found in every.items() if key not in shown}
     assert len(left) == 350
     assert max(left.values()) <= min(every[key].value for key in shown)
-    monkeypatch.setattr(report_content, "_BYTES", 400)
+    monkeypatch.setattr(listing, "_BYTES", 400)
     assert 0 < len(content_of(release).listing) < 50
 
 
@@ -207,22 +207,17 @@ def test_the_proof_is_run_at_a_small_epsilon_too() -> None:
 def test_the_proof_is_left_to_the_command_if_it_is_not_wanted() -> None:
     table = pa.table({"word": pa.array([], pa.string())})
     release = Release(table, stated_terms(PRIVACY, KeepAll(), ("word",), keys_only=True))
-    assert content_of(release, prove=False).proof is None
-    assert "not run for this page" in seen(make_report(release, prove=False).html)
+    assert content_of(release, PageSetting(prove=False)).proof is None
+    assert "not run for this page" in seen(make_report(release, PageSetting(prove=False)).html)
 
 
 # Keys are untrusted.
 
 
 def test_hostile_keys_are_only_text() -> None:
-    page = make_report(RELEASES["hostile"](), Statement(title="<script>alert(9)</script>")).html
+    page = make_report(RELEASES["hostile"](), PageSetting(Statement(title="<script>alert(9)</script>"))).html
     ours = re.findall(r"<script[^>]*>", page)
-    assert (
-        ours
-        == ['<script type="application/json" id="keys">']
-        + [f'<script type="application/json" id="chart-{name}">' for name in ("reported", "frequencies")]
-        + ['<script type="module">'] * 3
-    )
+    assert ours == ['<script type="application/json" id="keys">'] + ['<script type="module">'] * 2
     body = page.split("</style>")[1].split('<script type="application/json"')[0]
     for text in ("<img", "<!--", "<svg onload", "<b>key", "onerror=alert(3)>"):
         assert text not in body
@@ -295,5 +290,5 @@ def test_lines_can_be_seen_on_their_ground() -> None:
     grounds = re.findall(r"--ground: (#\w{6})", style)
     assert len(grounds) == 2
     for ground, colors in zip(grounds, (LIGHT, DARK), strict=True):
-        assert len(colors) == len(STYLES)
+        assert len(colors) == len(DASHES)
         assert min(contrast(color, ground) for color in colors) >= 3

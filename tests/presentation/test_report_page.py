@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from browser import PHONE, Tab, accessibility_problems, drawn, opened, scrolls_sideways
+from browser import PHONE, Tab, accessibility_problems, opened, scrolls_sideways
 from dpsample import KeepAll, Release
 from dpsample.comparison.baselines import StabilityHistogram
 from dpsample.exact import text
@@ -71,7 +71,6 @@ def interval(low: float, high: float) -> str:
 def test_every_number_is_the_librarys(open_report: Open) -> None:
     release = words()
     with open_report("words") as tab:
-        drawn(tab)
         facts = tab.page.eval_on_selector_all(
             ".facts div", "all => all.map(d => [d.querySelector('dt').textContent, d.querySelector('dd').textContent])"
         )
@@ -83,22 +82,25 @@ def test_every_number_is_the_librarys(open_report: Open) -> None:
             f"{frequency_reaching(0.5, KeepAll(), PRIVACY):,}",
         ]
         top = release.top(100)
-        assert [row[:4] for row in rows(tab, "#top tbody tr")] == [
+        lead = str(tab.page.text_content(".lead"))
+        (first, e), *_ = top
+        assert lead.startswith(f"{first} occurs about {whole(e.value)} times ({interval(e.low, e.high)}). 400 values")
+        assert [row[:4] for row in rows(tab, "#finding tbody tr")] == [
             [str(n), key, whole(e.value), interval(e.low, e.high)] for n, (key, e) in enumerate(top, 1)
         ]
         shares = top.numbers["probability"].to_pylist()
-        for row, share in zip(rows(tab, "#top tbody tr"), shares, strict=True):
+        for row, share in zip(rows(tab, "#finding tbody tr"), shares, strict=True):
             assert float(row[4].strip("> %")) == pytest.approx(100 * share, rel=0.006)
         for row in (counted := rows(tab, "#frequencies figure tbody tr")):
             e = release.count_keys(at_least=int(row[0].replace(",", "")))
-            assert row[1:] == [whole(e.value), interval(e.low, e.high), "" if e.guaranteed else "not guaranteed"]
+            assert row[1:3] == [whole(e.value), interval(e.low, e.high)]
+            assert (row[3:] == ["not guaranteed"]) == (not e.guaranteed)
         assert len(counted) > 5
         quantiles = [e for _, e in release.quantiles(SHARES)]
-        assert rows(tab, "#frequencies section > .scroll tbody tr, #frequencies > .scroll tbody tr") == [
-            [f"{100 * share:g} %", whole(e.value), interval(e.low, e.high), "" if e.guaranteed else "not guaranteed"]
-            for share, e in zip(SHARES, quantiles, strict=True)
-        ]
-        reported = rows(tab, "#reported tbody tr")
+        for row, share, e in zip(rows(tab, "#frequencies > .scroll tbody tr"), SHARES, quantiles, strict=True):
+            assert row[:3] == [f"{100 * share:g} %", whole(e.value), interval(e.low, e.high)]
+            assert (row[3:] == ["not guaranteed"]) == (not e.guaranteed)
+        reported = rows(tab, "#chart-compared tbody tr")
         assert len(reported) > 5
         for at, *shown in reported:
             i = [int(at.replace(",", ""))]
@@ -148,15 +150,15 @@ def test_the_keyboard_is_enough(open_report: Open) -> None:
 
 def test_long_lists_unfold(open_report: Open) -> None:
     with open_report("words") as tab:
-        assert tab.page.locator("#top tbody tr").filter(visible=True).count() == 15
+        tab.page.click("text=The same 100 keys as a table")
+        assert tab.page.locator("#finding tbody tr").filter(visible=True).count() == 15
         tab.page.click("text=Show all 100 rows")
-        assert tab.page.locator("#top tbody tr").filter(visible=True).count() == 100
+        assert tab.page.locator("#finding tbody tr").filter(visible=True).count() == 100
 
 
 def test_hostile_keys_do_nothing_and_are_shown(open_report: Open) -> None:
     with open_report("hostile") as tab:
-        drawn(tab)
-        assert sorted(row[1] for row in rows(tab, "#top tbody tr")) == sorted(map(printable, HOSTILE))
+        assert sorted(row[1] for row in rows(tab, "#finding tbody tr")) == sorted(map(printable, HOSTILE))
         for key in HOSTILE:
             query = printable(key)[:150]
             assert printable(key) in [row[0] for row in found(tab, query)]
@@ -169,7 +171,6 @@ def test_hostile_keys_do_nothing_and_are_shown(open_report: Open) -> None:
 def test_other_releases_open_without_a_complaint(name: str, open_report: Open) -> None:
     release: Release = RELEASES[name]()
     with open_report(name) as tab:
-        drawn(tab)
         if len(release):
             assert len(rows(tab, "#matches tr")) == len(release)
         else:
@@ -180,7 +181,6 @@ def test_other_releases_open_without_a_complaint(name: str, open_report: Open) -
 @pytest.mark.parametrize("size", [(1280, 900), PHONE], ids=["desktop", "phone"])
 def test_everybody_can_read_it(size: tuple[int, int], dark: bool, open_report: Open) -> None:
     with open_report("words", size=size, dark=dark) as tab:
-        drawn(tab)
         assert accessibility_problems(tab) == []
         assert not scrolls_sideways(tab)
         tab.page.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
@@ -192,10 +192,9 @@ def test_everybody_can_read_it(size: tuple[int, int], dark: bool, open_report: O
 
 
 def test_colours_follow_the_reader_and_paper_is_light(open_report: Open) -> None:
-    line = "getComputedStyle(document.querySelector('.mark-line path')).stroke"
+    line = "getComputedStyle(document.querySelector('#chart-reported polyline')).stroke"
     ground = "getComputedStyle(document.body).backgroundColor"
     with open_report("words") as tab:
-        drawn(tab)
         light = tab.page.evaluate(line), tab.page.evaluate(ground)
         tab.page.emulate_media(color_scheme="dark")
         dark = tab.page.evaluate(line), tab.page.evaluate(ground)
@@ -204,13 +203,14 @@ def test_colours_follow_the_reader_and_paper_is_light(open_report: Open) -> None
         tab.page.emulate_media(color_scheme="dark", media="print")
         assert (tab.page.evaluate(line), tab.page.evaluate(ground)) == light
         assert not tab.page.is_visible("#query")
-        assert tab.page.locator("#top tbody tr").filter(visible=True).count() == 100
+        assert tab.page.locator("#finding tbody tr").filter(visible=True).count() == 100
         assert tab.page.pdf().startswith(b"%PDF")
 
 
 def test_it_is_readable_without_scripts(open_report: Open) -> None:
     with open_report("words", java_script_enabled=False) as tab:
-        assert tab.page.locator("#top tbody tr").filter(visible=True).count() == 100
+        assert tab.page.locator("#finding tbody tr").count() == 100
+        assert tab.page.locator("figure svg").filter(visible=True).count() == 3
         assert "The search needs JavaScript" in tab.page.inner_text("main")
         assert not tab.page.is_visible("#query")
 
@@ -229,7 +229,6 @@ def test_a_notebooks_frame_runs_the_page_and_is_shut_in(browser: Browser, tmp_pa
 def test_the_policy_stops_what_would_get_in(open_report: Open) -> None:
     """Were a script to get into the page after all, it would neither run nor reach anything."""
     with open_report("words") as tab:
-        drawn(tab)
         assert tab.errors == []
         tab.page.evaluate(
             """() => {

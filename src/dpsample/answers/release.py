@@ -5,10 +5,9 @@ by key, together with its terms. This module imports nothing that can see privat
 post-processing.
 """
 
-import datetime
 from collections.abc import Iterable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -16,9 +15,18 @@ from dpsample.accounting.dropped import Kept
 from dpsample.accounting.totals import Total
 from dpsample.answers.answers import Answers
 from dpsample.answers.evidence import Evidence
-from dpsample.answers.question import Attributes, Where
+from dpsample.answers.question import Attributes, Where, check_options
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, Rows, read_table, rebatch, write_table
+from dpsample.presentation.plot import Plot, plot
+from dpsample.presentation.report import (
+    PageOptions,
+    Report,
+    check_report,
+    display,
+    make_report,
+    page_setting,
+)
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.release.facts import Topic
@@ -26,9 +34,6 @@ from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
-
-if TYPE_CHECKING:
-    from dpsample.presentation.report import Report
 
 _WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
 _TOPICS = (
@@ -165,18 +170,13 @@ class Release(Answers):
         path: PathLike | None = None,
         *,
         force: bool = False,
-        title: str | None = None,
-        about: str | None = None,
-        contact: str | None = None,
-        date: str | datetime.date | None = None,
-        name: str | None = None,
-        top: int = 100,
-        prove: bool = True,
         before: "Release | None" = None,
-    ) -> "Report":
+        **options: Unpack[PageOptions],
+    ) -> Report:
         """Return a page that shows the release; with a `path`, which ends with .html, also write it.
 
         force   replace a file of this name
+        before  an earlier release: the page shows which keys rose or fell since
         title   the title of the page; by default, the key columns
         about   what the data are; an empty line begins a new paragraph
         contact whom to ask; an address of mail or of the web becomes a link
@@ -184,18 +184,19 @@ class Release(Answers):
         name    the name of the release's file, for the commands that the page shows
         top     the number of keys in the top list
         prove   run the proof of its privacy, or do not
-        before  an earlier release: the page shows which keys rose or fell since
 
         >>> from dpsample.answers.example import release
         >>> release.report(title="Words", about="Words of a story.", date="2026-11-16", top=3)
         Report: a page of ... MB; write(path) puts it into a file
         """
-        from dpsample.presentation.report import Statement, check_report, make_report
+        from dpsample.answers.changes import changes  # which imports this module
 
-        statement = Statement(title, about, contact, date)
+        check_options(options, PageOptions)
+        setting = page_setting(**options)
         if path is not None:
             check_report(path, force)
-        report = make_report(self, statement, name=name, top=top, prove=prove, before=before)
+        changed = None if before is None else changes(before, self)
+        report = make_report(self, setting, changed)
         if path is not None:
             report.write(path, force=force)
         return report
@@ -208,18 +209,17 @@ class Release(Answers):
         title: str | None = None,
         level: float = 0.95,
         attributes: Attributes = None,
-    ) -> Any:
-        """Return an Altair chart of the top k keys, with intervals. Notebooks show it; its `save` writes a file.
+    ) -> Plot:
+        """Return a chart of the top k keys, with intervals, as SVG. Notebooks show it; its `write` makes a file.
 
         `title` is the title of the chart. The other arguments are those of `top`.
 
         >>> from dpsample.answers.example import release
-        >>> type(release.plot(3)).__name__
-        'LayerChart'
+        >>> release.plot(3)
+        Plot: The top 3 of 6 reported keys; write(path) puts it into a file
         """
-        from dpsample.presentation.plot import plot
-
-        return plot(self, k, where, title=title, level=level, attributes=attributes)
+        top = self.top(k, where, level=level, attributes=attributes)
+        return plot(top, self._terms, len(self), title)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -250,8 +250,6 @@ class Release(Answers):
         return "\n".join([head, *lines, *rows])
 
     def _repr_html_(self) -> str:
-        from dpsample.presentation.report import display
-
         return display(self)
 
 

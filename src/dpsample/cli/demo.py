@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from dpsample.answers.release import Release, read_release
 from dpsample.cli.standard_library import standard_library
-from dpsample.errors import InvalidValue
-from dpsample.presentation.charts import check_drawing
 from dpsample.privacy import Privacy
 from dpsample.private.run import release_to_file
 from dpsample.release.explain import VOUCHED, explain_spent, sentence
@@ -28,8 +26,8 @@ _OFTEN = 100  # occurrences of a word that the question calls often
 _RARE = re.compile(r"[a-z]{8,14}")
 
 
-def demo(folder: Path, show: Callable[[str], object]) -> Path | None:
-    """Tell the story, and keep its two releases and its page in a folder; return the page, if it could be drawn."""
+def demo(folder: Path, show: Callable[[str], object]) -> Path:
+    """Tell the story, and keep its two releases and its page in a folder; return the page."""
     folder.mkdir(parents=True, exist_ok=True)
     show(
         "Reading the sources of Python's standard library: public data, so that the truth can be shown ...\n"
@@ -139,13 +137,7 @@ def _proved(release: Release) -> str:
     return f"{proved}\n   {sentence(VOUCHED)}"
 
 
-def _page(release: Release, folder: Path, show: Callable[[str], object]) -> Path | None:
-    """Write the page, if the libraries that draw it are installed."""
-    try:
-        check_drawing()
-    except InvalidValue as missing:
-        show(f"No page: {missing}")
-        return None
+def _page(release: Release, folder: Path, show: Callable[[str], object]) -> Path:
     path = folder / PAGE
     release.report(path, force=True, title="Words of Python's standard library", name=WORDS)
     show(f"The page for anybody to read: {path}")
@@ -172,5 +164,5 @@ def demo_command(output: str, opens: bool) -> None:
     click.echo(
         "Your own data: dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.parquet"
     )
-    if opens and page is not None:
+    if opens:
         webbrowser.open(page.absolute().as_uri())

@@ -9,7 +9,6 @@ from dpsample.cli.plan import plan_of, planned
 from dpsample.cli.printing import tell
 from dpsample.planning.page import check_page
 from dpsample.planning.page import explore as page_of
-from dpsample.presentation.charts import converter
 
 EPSILONS = ("0.1", "0.2", "0.3", "0.5", "0.7", "1", "1.5", "2", "3", "5")
 # For users without a bound there are fewer: each takes passes over the data.
@@ -36,7 +35,6 @@ def explore(output: str, force: bool, form: str, **arguments: Any) -> None:
       dpsample explore clicks.parquet -k page --user user_id --max-keys-per-user 5,20,50 -o plan.not-private.html
     """
     check_page(output, bool(arguments["source"]), force)
-    converter()  # refuses to go on without the chart library
     unbounded = arguments["user"] and not arguments["max_keys_per_user"]
     plan = plan_of(arguments, _FEW_EPSILONS if unbounded else EPSILONS)
     page_of(plan).write(output, force)

@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
+from dpsample.answers.changes import changes
 from dpsample.answers.release import read_release
 from dpsample.cli import options
 from dpsample.cli.printing import tell
 from dpsample.files import check_not_input
-from dpsample.presentation.plot import check_plot, write_plot
-from dpsample.presentation.report import Statement, check_report, make_report
+from dpsample.presentation.plot import check_plot
+from dpsample.presentation.report import PageSetting, Statement, check_report, make_report
 
 
 @click.command()
@@ -56,15 +57,13 @@ def report(
       dpsample report tuesday.parquet --before monday.parquet -o changes.html
       dpsample report q.private.parquet -o q.html --title Queries --about "Of 2025." --contact data@example.org
     """
-    statement = Statement(**stated)
+    setting = PageSetting(Statement(**stated), release, before, top, prove)
     check_report(output, force)
     check_not_input(output, [release] if before is None else [release, before])
     earlier = None if before is None else read_release(before)
-    names = {"name": release, "before_name": before}
-    page = make_report(
-        read_release(release), statement, top=top, prove=prove, before=earlier, **names
-    )
-    page.write(output, force=force)
+    shown = read_release(release)
+    changed = None if earlier is None else changes(earlier, shown)
+    make_report(shown, setting, changed).write(output, force=force)
     size = os.path.getsize(output)
     line = f"Wrote {output}: {size / 1e6:.1f} MB; open it in a browser"
     tell({"output": output, "bytes": size}, [line], form)
@@ -72,9 +71,7 @@ def report(
 
 @click.command()
 @click.argument("release")
-@click.option(
-    "--output", "-o", required=True, help="File to write; its name ends with .svg or .png."
-)
+@click.option("--output", "-o", required=True, help="File to write; its name ends with .svg.")
 @click.option("-k", "--keys", "k", type=int, default=20, show_default=True, help="Number of keys.")
 @click.option("--title", help="Title of the chart.  [default: the number of keys]")
 @click.option("--where", help="SQL expression on the key columns and attributes. Selects keys.")
@@ -99,5 +96,5 @@ def plot(release: str, output: str, force: bool, form: str, **chart: Any) -> Non
     """
     check_plot(output, force)
     check_not_input(output, [release])
-    write_plot(read_release(release).plot(**chart), output, force)
+    read_release(release).plot(**chart).write(output, force)
     tell({"output": output}, [f"Wrote {output}"], form)

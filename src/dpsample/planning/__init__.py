@@ -15,7 +15,7 @@
     command      the command, or the Python, that makes the release
     page         `explore`: a plan as one page with sliders
     content      the JSON values that this page shows
-    charts       its charts
+    charts       its charts, for each position of the sliders
 
 Frequencies of private data (`dpsample.count_frequencies`) are private, and so is a plan of them: do not publish it. The
 privacy guarantee does not cover an epsilon that was chosen by looking at the data. Choose it by public or made-up

@@ -1,8 +1,8 @@
 """What a plan shows of each method: the columns of its tables, and what their words mean.
 
-Column     a column: its head, what it means, and its text for a method
+Column     a column: its head, its meaning, and its text for a method
 columns    the columns that some forecasts fill
-rows       the cells of a forecast
+rows       the cells of a forecast: a row for each method
 legend     the meaning of each column, and of each method
 """
 
@@ -17,7 +17,8 @@ CHOSEN = "*"
 CHOSEN_MEANS = (
     "what --discover ask, the default, chooses if its numbers have no noise: what fills more keys"
 )
-METHODS = {  # the name of a method, or a part of the name of a way to find keys -> what it means
+# the name of a method, or a part of the name of a way to find keys -> its meaning
+METHODS = {
     PWS: "private weighted sampling, what dpsample releases; errors are predicted for the default estimator",
     SBH: "stability-based histogram: Laplace noise and a cutoff",
     TIGHT: "the stability-based histogram with the lowest cutoff that is as private",
@@ -33,7 +34,7 @@ METHODS = {  # the name of a method, or a part of the name of a way to find keys
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a plan: its head, its title on a page, what it means, and its text for a method of a forecast."""
+    """A column of a plan: its head, its title on a page, its meaning, and its text for a method of a forecast."""
 
     head: str
     title: str
@@ -43,8 +44,9 @@ class Column:
 
 def columns(forecasts: Sequence[Forecast]) -> list[Column]:
     """Return the columns that these forecasts, all of one kind, fill."""
-    of_users = forecasts[0].setting.discover is not None
-    return list(_columns_of_users() if of_users else _columns_of_elements(forecasts))
+    if forecasts[0].setting.discover is not None:
+        return list(_columns_of_users())
+    return list(_columns_of_elements(forecasts))
 
 
 def _columns_of_elements(forecasts: Sequence[Forecast]) -> Iterator[Column]:
@@ -77,39 +79,57 @@ def _columns_of_users() -> Iterator[Column]:
         yield Column(f"{size:,} users +-", f"Error at {size:,} users", meaning, _count_error(place))
 
 
-def _of_possible(forecast: Forecast, method: Expected) -> str:
-    return percent(method.keys / forecast.possible.keys if forecast.possible else None)
+def _keys(_: Forecast, method: Expected) -> str:
+    return number(method.keys)
+
+
+def _share_of_keys(_: Forecast, method: Expected) -> str:
+    return percent(method.share_of_keys)
+
+
+def _share_of_elements(_: Forecast, method: Expected) -> str:
+    return percent(method.share_of_elements)
+
+
+def _share_of_possible(forecast: Forecast, method: Expected) -> str:
+    if forecast.possible is None:
+        return percent(None)
+    return percent(method.keys / forecast.possible.keys)
+
+
+def _total_error(_: Forecast, method: Expected) -> str:
+    return percent(method.nrmse)
 
 
 _KEYS = Column(
     "keys",
     "Keys reported",
     "the expected number of reported keys",
-    lambda _, made: number(made.keys),
+    _keys,
 )
 _OF_KEYS = Column(
     "of keys",
     "Of all keys",
     "the same, as a share of all keys",
-    lambda _, made: percent(made.share_of_keys),
+    _share_of_keys,
 )
 _OF_ELEMENTS = Column(
     "of elements",
     "Of all elements",
     "the expected share of all elements whose key is reported",
-    lambda _, made: percent(made.share_of_elements),
+    _share_of_elements,
 )
 _OF_POSSIBLE = Column(
     "of possible",
     "Of what is possible",
     "reported keys, as a share of those that any method could report with this epsilon and delta",
-    _of_possible,
+    _share_of_possible,
 )
 _TOTAL = Column(
     "total +-",
     "Error of a total",
     "root mean square error of the estimated number of all elements, relative to the truth",
-    lambda _, made: percent(made.nrmse),
+    _total_error,
 )
 
 
@@ -118,16 +138,14 @@ def _selection_error(_: Forecast, method: Expected) -> str:
 
 
 def _threshold(lowest: str) -> Column:
-    def cell(_: Forecast, method: Expected) -> str:
-        threshold = method.detection_threshold
-        return "never" if threshold is None else f"{threshold:,}"
+    """Return the column of the detection threshold; `lowest` begins its meaning, in the words of the unit."""
+    meaning = f"{lowest} is reported with probability 1/2 or more"
+    return Column("threshold", "Detection threshold", meaning, _threshold_of)
 
-    return Column(
-        "threshold",
-        "Detection threshold",
-        f"{lowest} is reported with probability 1/2 or more",
-        cell,
-    )
+
+def _threshold_of(_: Forecast, method: Expected) -> str:
+    threshold = method.detection_threshold
+    return "never" if threshold is None else f"{threshold:,}"
 
 
 def _keys_each(_: Forecast, method: Expected) -> str:
@@ -135,7 +153,7 @@ def _keys_each(_: Forecast, method: Expected) -> str:
 
 
 def _count_error(place: int) -> Callable[[Forecast, Expected], str]:
-    """The text of the error of counts at one of `SIZES`."""
+    """Return the function that writes the error of counts at the size at this place in `SIZES`."""
 
     def cell(_: Forecast, method: Expected) -> str:
         if method.way is None or not method.way.counted:
@@ -147,11 +165,11 @@ def _count_error(place: int) -> Callable[[Forecast, Expected], str]:
 
 def rows(forecast: Forecast, shown: Sequence[Column]) -> list[list[str]]:
     """Return a row for each method, which begins with its name."""
-    made = []
+    methods = []
     for method in forecast.every_method:
         cells = [column.cell(forecast, method) for column in shown]
-        made.append([_name(method), *cells])
-    return made
+        methods.append([_name(method), *cells])
+    return methods
 
 
 def _name(method: Expected) -> str:
@@ -161,17 +179,19 @@ def _name(method: Expected) -> str:
 
 def legend(forecasts: Sequence[Forecast]) -> dict[str, str]:
     """Return the meaning of each column, and of each method that is in a table."""
-    names = {method.method for forecast in forecasts for method in forecast.every_method}
-    parts = {part for name in names for part in name.split(", ")}
+    shown = set()
+    for forecast in forecasts:
+        for method in forecast.every_method:
+            shown |= {method.method, *method.method.split(", ")}
     meanings = {column.head: column.meaning for column in columns(forecasts)}
-    meanings |= {name: words for name, words in METHODS.items() if name in names | parts}
+    meanings |= {name: words for name, words in METHODS.items() if name in shown}
     if forecasts[0].setting.discover:
         meanings[CHOSEN] = CHOSEN_MEANS
     return meanings
 
 
 def number(keys: float) -> str:
-    """Write an expected number of keys.
+    """Write an expected number of keys: whole from 10 on, with two figures below.
 
     >>> number(5512.3), number(0.0301)
     ('5,512', '0.03')
@@ -189,4 +209,5 @@ def percent(share: float | None) -> str:
         return "-"
     if share >= 9.99:
         return f"{share:.3g} times"
-    return f"{100 * share:#.3g} %".replace(". %", " %")
+    three_figures = f"{100 * share:#.3g}".removesuffix(".")
+    return f"{three_figures} %"

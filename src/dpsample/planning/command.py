@@ -11,23 +11,27 @@ from dpsample.release.option_words import stated_values
 from dpsample.release.options import written_names
 from dpsample.scheme.sampling import KeepAll, Sampling
 
-EVENTS, KEY, USER, OUTPUT = (
-    "EVENTS",
-    "KEY",
-    "USER",
-    "OUTPUT.private.parquet",
-)  # stand for unknown names
+# these stand for names that a plan does not know
+EVENTS = "EVENTS"
+KEY = "KEY"
+USER = "USER"
+OUTPUT = "OUTPUT.private.parquet"
 
 
 class Origin(Protocol):
-    """The attributes of `dpsample.Source` that name where elements are."""
+    """Where elements are: the attributes of `dpsample.Source` that a command names."""
 
     @property
-    def paths(self) -> list[str]: ...  # noqa: D102
+    def paths(self) -> list[str]:
+        """The files, or the address of a database."""
+
     @property
-    def key_columns(self) -> Sequence[str]: ...  # noqa: D102
+    def key_columns(self) -> Sequence[str]:
+        """The names of the key columns."""
+
     @property
-    def arguments(self) -> dict[str, Any]: ...  # noqa: D102
+    def arguments(self) -> dict[str, Any]:
+        """The further arguments of `Source` that were given, by name."""
 
 
 def command(setting: Setting, source: Origin | None = None) -> str:
@@ -65,8 +69,9 @@ def _words(name: str, value: Any) -> list[str]:
     word = written_names().get(name, name.replace("_", "-"))
     if isinstance(value, bool):
         return [f"--{word}" if value else f"--no-{word}"]
+    values = value if isinstance(value, list) else [value]
     words = []
-    for one in value if isinstance(value, list) else [value]:
+    for one in values:
         words += [f"--{word}", one]
     return words
 
@@ -90,19 +95,12 @@ def python(setting: Setting, source: Origin | None = None) -> str:
     names = {"Privacy", "Source"}
     if not isinstance(scheme, KeepAll):
         names.add(type(scheme).__name__)
-    arguments = [f"{name}={value}" for name, value in _arguments(setting)]
-    lines = [f"Source({_source_arguments(setting, source)})", *arguments]
-    return "\n".join(
-        [
-            "import dpsample",
-            f"from dpsample import {', '.join(sorted(names))}",
-            "",
-            "release = dpsample.release(",
-            *(f"    {line}," for line in lines),
-            ")",
-            f"release.write({OUTPUT!r})",
-        ]
-    )
+    imported = ", ".join(sorted(names))
+    lines = ["import dpsample", f"from dpsample import {imported}", ""]
+    lines += ["release = dpsample.release(", f"    Source({_source_arguments(setting, source)}),"]
+    lines += [f"    {name}={value}," for name, value in _arguments(setting)]
+    lines += [")", f"release.write({OUTPUT!r})"]
+    return "\n".join(lines)
 
 
 def _arguments(setting: Setting) -> Iterator[tuple[str, str]]:
@@ -118,6 +116,7 @@ def _arguments(setting: Setting) -> Iterator[tuple[str, str]]:
 
 
 def _scheme_arguments(size: SampleSize | None, sampling: Sampling) -> Iterator[tuple[str, str]]:
+    """Yield the argument that states how keys are sampled, unless all are kept."""
     if size is not None:
         yield "size", _size(size)
     elif not isinstance(sampling, KeepAll):
@@ -127,6 +126,7 @@ def _scheme_arguments(size: SampleSize | None, sampling: Sampling) -> Iterator[t
 
 
 def _amount_arguments(setting: Setting) -> Iterator[tuple[str, str]]:
+    """Yield the arguments that ask for the numbers of rows and the sums of columns."""
     sums = {}
     for amount in setting.amounts:
         if amount.column is None:
@@ -138,9 +138,12 @@ def _amount_arguments(setting: Setting) -> Iterator[tuple[str, str]]:
 
 
 def _source_arguments(setting: Setting, source: Origin | None) -> str:
-    paths = source.paths if source else [EVENTS]
-    keys = list(source.key_columns) if source else [KEY]
-    arguments: dict[str, Any] = {"key": _one_or_list(keys), **(source.arguments if source else {})}
+    """Return the arguments of `Source`, as Python writes them."""
+    paths = [EVENTS]
+    arguments: dict[str, Any] = {"key": KEY}
+    if source is not None:
+        paths = source.paths
+        arguments = {"key": _one_or_list(source.key_columns), **source.arguments}
     if setting.max_keys_per_user is not None:
         arguments.setdefault("user", USER)
     written = [f"{name}={value!r}" for name, value in arguments.items()]

@@ -5,27 +5,18 @@ axes       a plan -> its sliders
 content    a plan -> all that the page's script reads
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpsample.exact import text
-from dpsample.planning.charts import Chart
+from dpsample.planning.charts import joined, position_of
 from dpsample.planning.columns import Column, columns, rows
 from dpsample.planning.command import command, python
 from dpsample.planning.forecast import Forecast
-from dpsample.planning.plan import Plan, described_data, sampling_of, stated_name
+from dpsample.planning.plan import Plan, described_data, stated_name
 from dpsample.release.explain import explain_protected, explain_strength, sentence
 from dpsample.release.option_words import budget_value
-
-_ASCENDING: dict[
-    str, Callable[[Forecast], Fraction]
-] = {  # the sliders of numbers, and what they are ordered by
-    "epsilon": lambda forecast: Fraction(budget_value(forecast.setting.privacy)),
-    "delta": lambda forecast: forecast.setting.privacy.delta,
-    "users": lambda forecast: Fraction(forecast.setting.max_keys_per_user or 0),
-}
 
 
 @dataclass(frozen=True)
@@ -40,73 +31,69 @@ class Axis:
 def axes(plan: Plan) -> list[Axis]:
     """Return the sliders of a plan. Numbers ascend; samplings keep the order in which they were planned."""
     forecasts = plan.forecasts
-    titles = {
-        "epsilon": stated_name(forecasts[0].setting.privacy).capitalize(),
-        "delta": "Delta",
-        "sampling": "Sampling",
-        "users": "Keys per user",
-    }
-    made = []
-    for name, title in titles.items():
-        ordered = sorted(forecasts, key=_ASCENDING[name]) if name in _ASCENDING else forecasts
-        labels = [position(forecast)[name] for forecast in ordered]
-        made.append(Axis(name, title, list(dict.fromkeys(labels))))
-    return made
+    epsilon = stated_name(forecasts[0].setting.privacy).capitalize()
+    by_epsilon = sorted(forecasts, key=_epsilon)
+    by_delta = sorted(forecasts, key=_delta)
+    by_keys = sorted(forecasts, key=_keys_per_user)
+    return [
+        _axis("epsilon", epsilon, by_epsilon),
+        _axis("delta", "Delta", by_delta),
+        _axis("sampling", "Sampling", forecasts),
+        _axis("users", "Keys per user", by_keys),
+    ]
 
 
-def position(forecast: Forecast) -> dict[str, str]:
-    """Return where a forecast stands on each slider, as a text."""
-    setting = forecast.setting
-    size, bound = setting.size, setting.max_keys_per_user
-    sampling = f"{size.scheme}, about {size.size:,} keys" if size else sampling_of(forecast)
-    users = f"{bound:,}" if bound else "no bound"
-    epsilon, delta = budget_value(setting.privacy), text(setting.privacy.delta)
-    return {"epsilon": epsilon, "delta": delta, "sampling": sampling, "users": users}
+def _axis(name: str, title: str, ordered: Sequence[Forecast]) -> Axis:
+    """Return a slider, whose positions have the order of these forecasts."""
+    labels = [position_of(forecast)[name] for forecast in ordered]
+    return Axis(name, title, list(dict.fromkeys(labels)))
 
 
-def content(plan: Plan, drawn: Sequence[Chart]) -> dict[str, Any]:
+def _epsilon(forecast: Forecast) -> Fraction:
+    return Fraction(budget_value(forecast.setting.privacy))
+
+
+def _delta(forecast: Forecast) -> Fraction:
+    return forecast.setting.privacy.delta
+
+
+def _keys_per_user(forecast: Forecast) -> int:
+    return forecast.setting.max_keys_per_user or 0
+
+
+def content(plan: Plan) -> dict[str, Any]:
     """Return all that the page's script reads: the sliders, where they start, and what is shown at each position."""
     shown = columns(plan.forecasts)
     records = {}
-    for place, forecast in enumerate(plan.forecasts):
-        record = _record(forecast, plan, shown)
-        record["lines"] = {chart.name: chart.lines[place] for chart in drawn}
-        records["|".join(position(forecast).values())] = record
+    for forecast in plan.forecasts:
+        records[joined(position_of(forecast))] = _record(forecast, plan, shown)
     labels = {axis.name: axis.labels for axis in axes(plan)}
-    specified = {chart.name: chart.to_json() for chart in drawn}
-    return {
-        "axes": labels,
-        "start": position(plan.recommended),
-        "charts": specified,
-        "forecasts": records,
-    }
+    return {"axes": labels, "start": position_of(plan.recommended), "forecasts": records}
 
 
 def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str, Any]:
-    """What the page shows at the position of a forecast, but for its charts."""
+    """Return what the page shows at the position of a forecast, besides its charts."""
     setting = forecast.setting
     facts = [column.cell(forecast, forecast.pws) for column in shown]
-    return {
-        "data": described_data(forecast),
-        "facts": facts,
-        "summary": _summary(forecast, shown, facts),
-        "meaning": _meaning(forecast),
-        "rows": rows(forecast, shown),
-        "notes": [sentence(note) for note in forecast.notes],
-        "command": command(setting, plan.source),
-        "python": python(setting, plan.source),
-    }
+    record: dict[str, Any] = {"data": described_data(forecast), "facts": facts}
+    record["summary"] = _summary(forecast, shown, facts)
+    record["meaning"] = _meaning(forecast)
+    record["rows"] = rows(forecast, shown)
+    record["notes"] = [sentence(note) for note in forecast.notes]
+    record["command"] = command(setting, plan.source)
+    record["python"] = python(setting, plan.source)
+    return record
 
 
 def _summary(forecast: Forecast, shown: Sequence[Column], facts: Sequence[str]) -> str:
-    """The numbers of the release in one line, to be read aloud."""
+    """Return the numbers of the release in one line, to be read aloud."""
     privacy = forecast.setting.privacy
     titled = [f"{column.title}: {fact}" for column, fact in zip(shown, facts, strict=True)]
     return f"{stated_name(privacy)} {budget_value(privacy)}. {'; '.join(titled)}."
 
 
 def _meaning(forecast: Forecast) -> list[str]:
-    """What the privacy of a setting means, in sentences."""
+    """Return what the privacy of a setting means, in sentences."""
     setting = forecast.setting
     protected = explain_protected(setting.max_keys_per_user, setting.unit)
     strength = explain_strength(setting.privacy, setting.unit)

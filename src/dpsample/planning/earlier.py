@@ -1,4 +1,4 @@
-"""Earlier: the frequencies that a release lets estimate, to plan the next one from. Post-processing, so not private."""
+"""Earlier: the frequencies that an earlier release lets estimate, to plan the next one. It is post-processing."""
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.planning.frequencies import Frequencies
 from dpsample.release.rows import token_cells
 from dpsample.scheme.reporting import frequency_reaching
+from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
 
 
@@ -29,16 +30,30 @@ def estimated_frequencies(release: Release) -> Frequencies:
             "the earlier release has no tokens to plan from", "name another, or a --histogram"
         )
     threshold = frequency_reaching(LIKELY, release.sampling, release.per_key)
+    if threshold is None:
+        raise _nothing_known()
+
     tally = Tally.of(token_cells(release.table["token"], release.grid))
-    estimated = spectrum(tally, Scheme(release.sampling, release.per_key, release.grid))
-    known = estimated.frequencies >= (threshold or np.inf)
-    # fractions of keys are added up and rounded together, so that no keys are lost
-    keys_up_to = np.rint(np.cumsum(estimated.keys[known]))
-    keys = np.diff(keys_up_to, prepend=0.0).astype(np.int64)
-    if threshold is None or not keys.any():
-        raise InvalidValue(
-            "the earlier release has no keys at or above its detection threshold",
-            "name another, or use --zipf",
-        )
+    scheme = Scheme(release.sampling, release.per_key, release.grid)
+    estimated = spectrum(tally, scheme)
+    known = estimated.frequencies >= threshold
     values = estimated.frequencies[known]
-    return Frequencies(values[keys > 0], keys[keys > 0], private=False, known_from=threshold)
+    keys = _whole_numbers(estimated.keys[known])
+    present = keys > 0
+    if not present.any():
+        raise _nothing_known()
+    return Frequencies(values[present], keys[present], private=False, known_from=threshold)
+
+
+def _whole_numbers(keys: Floats) -> Ints:
+    """Round estimated numbers of keys, so that their sum is rounded once: fractions of keys are not lost."""
+    keys_up_to = np.rint(np.cumsum(keys))
+    rounded: Ints = np.diff(keys_up_to, prepend=0.0).astype(np.int64)
+    return rounded
+
+
+def _nothing_known() -> InvalidValue:
+    return InvalidValue(
+        "the earlier release has no keys at or above its detection threshold",
+        "name another, or use --zipf",
+    )

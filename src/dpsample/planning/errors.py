@@ -55,41 +55,47 @@ def predicted(
     selection = SelectedKeys(frequencies.astype(float), keys, pi, share)
     table, stride = prediction_table(sampling, privacy, quick, tuning)
     if not table.fits(default_grid(privacy) * stride**2):
-        return predicted_by_mle(frequencies, selection, sampling, privacy, quick, tuning), "mle"
+        by_mle = predicted_by_mle(frequencies, selection, sampling, privacy, quick, tuning)
+        return by_mle, "mle"
 
     coverage = covered(frequencies, keys, pi).of_share(share)
     moments = value_moments(table, round_up_key_count(coverage.reported_keys, tuning))
-    bias, variance = moments.error(replace(selection, frequencies=frequencies / stride))
+    in_strides = replace(selection, frequencies=frequencies / stride)
+    bias, variance = moments.error(in_strides)
     truth = share * float(keys @ frequencies)
-    return Accuracy(coverage, truth, stride * bias, stride**2 * variance), "calibrated"
+    accuracy = Accuracy(coverage, truth, stride * bias, stride**2 * variance)
+    return accuracy, "calibrated"
 
 
-@lru_cache(
-    maxsize=1
-)  # with a small epsilon one takes hundreds of megabytes, and a grid never comes back to it
+# one table: with a small epsilon it takes hundreds of megabytes, and a grid of settings never comes back to it
+@lru_cache(maxsize=1)
 def prediction_table(
     sampling: Sampling, privacy: PerKey, quick: bool, tuning: Tuning
 ) -> tuple[Calibration, int]:
-    """Return the table of a prediction, and its stride: how many frequencies each of its own stands for."""
+    """Return the table of a prediction, and its stride: the true frequencies that one frequency of the table holds."""
     if not quick:
-        return Calibration(Scheme(sampling, privacy, default_grid(privacy)), tuning), 1
+        scheme = Scheme(sampling, privacy, default_grid(privacy))
+        return Calibration(scheme, tuning), 1
     rows = tuning.quick_table_rows
     table, stride = _quick_table(sampling, privacy, rows, tuning)
     bins = int(table.bins[-1]) + 1
     if bins <= tuning.quick_table_bins:
         return table, stride
-    return _quick_table(sampling, privacy, rows * tuning.quick_table_bins // bins, tuning)
+    fewer_rows = rows * tuning.quick_table_bins // bins
+    return _quick_table(sampling, privacy, fewer_rows, tuning)
 
 
 def _quick_table(
     sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning
 ) -> tuple[Calibration, int]:
-    """A coarser table of about this number of rows, and its stride."""
+    """Return a coarser table of about this number of rows, and its stride."""
     support = support_length(privacy) * float(privacy.epsilon)
     spacing = max(support / rows, tuning.table_spacing)
     spacing = min(spacing, tuning.quick_table_spacing)
     coarser, per_key, stride = strided(sampling, privacy, rows)
     log_grid = math.floor(math.log2(float(per_key.epsilon) / spacing))
-    grid = min(1 << max(0, log_grid), default_grid(per_key))
+    coarse_grid = 1 << max(0, log_grid)
+    grid = min(coarse_grid, default_grid(per_key))
     scheme = Scheme(coarser, per_key, grid)
-    return Calibration(scheme, replace(tuning, table_spacing=spacing)), stride
+    table = Calibration(scheme, replace(tuning, table_spacing=spacing))
+    return table, stride

@@ -9,7 +9,7 @@ most_possible   the most that any method of the same privacy could report
 `users.forecast_users` makes the forecast of users without a contribution bound.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -37,14 +37,19 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting, planned_sampling
 from dpsample.privacy import Privacy
 from dpsample.release.explain import explain_per_key
+from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, steps_to_one
 from dpsample.scheme.sampling import Floats, KeepAll, Sampling
 
 AT_MOST = "any method, at most"
-# Sample-and-threshold is left out where its parameters take seconds to find: where certainty needs more frequencies
-# than this, or where epsilon is outside this range.
+_NO_ERROR_BARS = (
+    "epsilon is too small for calibrated estimates: answers are by mle, and have no error bars"
+)
+# Sample-and-threshold is left out where its parameters take seconds to find: where a key is reported with certainty
+# only beyond this frequency, or where epsilon is outside this range. A larger limit makes plans slower.
 _MOST_STEPS = 3000
-_EPSILONS = Fraction(1, 200), Fraction(20)
+_LEAST_EPSILON = Fraction(1, 200)
+_MOST_EPSILON = Fraction(20)
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,8 @@ class Way:
     keys_each: int  # the largest number of keys that a user gives
     chosen: bool  # by `discover="ask"`, if its numbers have no noise
     filled: float  # the filled capacity, by which `discover="ask"` chooses
-    count_errors: tuple[
-        float | None, ...
-    ] = ()  # relative, at `users.SIZES`; None where no key has about that size
+    # relative errors of counts at `users.SIZES`; None where no key has about that size
+    count_errors: tuple[float | None, ...] = ()
     median_error: float | None = None  # of the counts of all keys that are found, relative to them
 
 
@@ -70,9 +74,8 @@ class Expected:
     keys: float
     share_of_keys: float
     share_of_elements: float
-    detection_threshold: (
-        int | None
-    )  # the lowest frequency that is reported with probability 1/2 or more
+    # the lowest frequency that is reported with probability 1/2 or more; None if there is none
+    detection_threshold: int | None
     nrmse: float | None = None  # of the total: root mean square error, as a share of the truth
     selection_nrmse: float | None = None  # of a random selection of `share` of the keys
     estimator: str | None = None
@@ -101,17 +104,17 @@ class Forecast:
     @property
     def pws(self) -> Expected:
         """The release. For users without a bound: with counts, its keys found as "ask" would choose."""
-        ways = [
-            method
-            for method in self.methods
-            if method.way and method.way.counted and method.way.chosen
-        ]
-        return ways[0] if ways else self.methods[0]
+        for method in self.methods:
+            if method.way and method.way.counted and method.way.chosen:
+                return method
+        return self.methods[0]
 
     @property
     def every_method(self) -> list[Expected]:
-        """The methods, and at the end what no method exceeds, if it is known."""
-        return [*self.methods, self.possible] if self.possible else [*self.methods]
+        """The methods, and at the end the bound that no method exceeds, if it is known."""
+        if self.possible is None:
+            return [*self.methods]
+        return [*self.methods, self.possible]
 
     @property
     def covered(self) -> float:
@@ -124,20 +127,20 @@ class Forecast:
         return self.frequencies.private
 
     def __repr__(self) -> str:
-        reported = (
-            "NOT private"
-            if self.private
-            else f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
-        )
+        reported = "NOT private"
+        if not self.private:
+            reported = f"{self.pws.keys:,.0f} of {self.frequencies.total:,} keys"
         return f"Forecast({self.setting.privacy}, {self.sampling}: {reported})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        methods = [method.to_json() for method in self.methods]
         form = {"private_input": self.private, **self._setting_to_json(), **self._data_to_json()}
         if self.possible is not None:
             form["possible_keys"] = self.possible.keys
-        return {**form, "share": self.share, "methods": methods, "notes": list(self.notes)}
+        form["share"] = self.share
+        form["methods"] = [method.to_json() for method in self.methods]
+        form["notes"] = list(self.notes)
+        return form
 
     def _setting_to_json(self) -> dict[str, Any]:
         setting = self.setting
@@ -152,7 +155,8 @@ class Forecast:
         return form
 
     def _data_to_json(self) -> dict[str, int]:
-        data, uncut = self.frequencies, self.frequencies.uncut
+        data = self.frequencies
+        uncut = data.uncut
         form = {"keys": data.total, "elements": data.elements}
         if uncut is not None:
             form |= {"uncut_keys": uncut.total, "uncut_elements": uncut.elements}
@@ -191,41 +195,28 @@ def forecast(
     sampling = planned_sampling(setting, known)
     per_key = setting.budget.predicted_per_key if quick else setting.per_key
 
-    pws = question.covered_by(PWS, Pws(sampling, per_key).reported(known.values))
-    pws = replace(pws, detection_threshold=frequency_reaching(LIKELY, sampling, per_key))
     notes = _notes_on_input(setting, known)
+    ours = question.ours(sampling, per_key)
     if errors:
-        total, estimator = predicted(known.values, known.counts, sampling, per_key, 1.0, quick)
-        selection, _ = predicted(
-            known.values, known.counts, sampling, per_key, question.share, quick
-        )
-        pws = replace(question.with_errors(pws, total, selection), estimator=estimator)
-        if estimator == "mle":
-            notes.append(
-                "epsilon is too small for calibrated estimates: answers are by mle, and have no error bars"
-            )
-
-    methods = [pws]
+        ours = question.with_predicted_errors(ours, sampling, per_key, quick)
+        if ours.estimator == "mle":
+            notes.append(_NO_ERROR_BARS)
+    methods = [ours]
     if baselines:
         composed = setting.budget.composed_per_key
         peers = dict(_peers(sampling, composed))
-        methods += [
-            question.peer(name, method, sampling.largest, errors) for name, method in peers.items()
-        ]
-        if sampling.least > 1:
-            notes.append(
-                f"the other methods also report keys of a lower frequency than {sampling.least:,}"
-            )
-        if SBH not in peers:
-            notes.append("the stability-based histogram is not stated for this sampling")
+        for name, method in peers.items():
+            methods.append(question.peer(name, method, sampling.largest, errors))
+        notes += _notes_on_peers(peers, sampling)
         if per_key != composed:
-            notes.append(
-                f"with the other methods, each key has {explain_per_key(composed)}, by composition"
-            )
-    possible = None if known.uncut is None else most_possible(known.uncut, setting.privacy)
-    return Forecast(
-        setting, sampling, known, tuple(methods), tuple(notes), possible, question.share
-    )
+            each = explain_per_key(composed)
+            notes.append(f"with the other methods, each key has {each}, by composition")
+
+    possible = None
+    if known.uncut is not None:
+        possible = most_possible(known.uncut, setting.privacy)
+    share = question.share
+    return Forecast(setting, sampling, known, tuple(methods), tuple(notes), possible, share)
 
 
 def most_possible(users: Frequencies, privacy: Privacy) -> Expected:
@@ -246,7 +237,8 @@ def most_possible(users: Frequencies, privacy: Privacy) -> Expected:
 
 def check_selection(share: float) -> float:
     """Check the share of keys that a question selects."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+    is_number = isinstance(share, int | float) and not isinstance(share, bool)
+    if not is_number or not 0 < share <= 1:
         raise InvalidValue(
             f"a share of the keys must be above 0 and at most 1, not {share!r}",
             "choose one such as 0.01",
@@ -263,45 +255,60 @@ class _Question:
 
     def covered_by(self, name: str, reported: Floats) -> Expected:
         """Return what a method reports, given its reporting probability at each frequency."""
-        coverage = covered(self.frequencies.values, self.frequencies.counts, reported)
+        expected = covered(self.frequencies.values, self.frequencies.counts, reported)
+        keys = expected.reported_keys
         base = self.frequencies.base
-        coverage = Coverage(
-            base.total, base.elements, coverage.reported_keys, coverage.reported_elements
-        )
-        return Expected(
-            name, coverage.reported_keys, coverage.share_of_keys, coverage.share_of_elements, None
-        )
+        of_base = Coverage(base.total, base.elements, keys, expected.reported_elements)
+        return Expected(name, keys, of_base.share_of_keys, of_base.share_of_elements, None)
+
+    def ours(self, sampling: Sampling, per_key: PerKey) -> Expected:
+        """Return what a release is expected to report, without errors."""
+        reported = Pws(sampling, per_key).reported(self.frequencies.values)
+        threshold = frequency_reaching(LIKELY, sampling, per_key)
+        return replace(self.covered_by(PWS, reported), detection_threshold=threshold)
+
+    def with_predicted_errors(
+        self, expected: Expected, sampling: Sampling, per_key: PerKey, quick: bool
+    ) -> Expected:
+        """Add the errors of a release, and the estimator that they are about."""
+        values = self.frequencies.values
+        keys = self.frequencies.counts
+        total, estimator = predicted(values, keys, sampling, per_key, 1.0, quick)
+        selection, _ = predicted(values, keys, sampling, per_key, self.share, quick)
+        return replace(self.with_errors(expected, total, selection), estimator=estimator)
 
     def peer(self, name: str, method: Method, largest: int, errors: bool) -> Expected:
         """Return what to expect of a baseline, whose frequencies go up to the `largest`."""
-        values, keys = self.frequencies.values, self.frequencies.counts
-        by_frequency = method.errors(values) if errors else None
-        reported = method.reported(values) if by_frequency is None else by_frequency.reported
+        values = self.frequencies.values
         threshold = detection_threshold_of(method, largest)
-        expected = replace(self.covered_by(name, reported), detection_threshold=threshold)
-        if by_frequency is None:
-            return expected
-        return self.with_errors(
-            expected, selected(by_frequency, keys, 1.0), selected(by_frequency, keys, self.share)
-        )
+        if not errors:
+            expected = self.covered_by(name, method.reported(values))
+            return replace(expected, detection_threshold=threshold)
+        by_frequency = method.errors(values)
+        expected = self.covered_by(name, by_frequency.reported)
+        expected = replace(expected, detection_threshold=threshold)
+        keys = self.frequencies.counts
+        total = selected(by_frequency, keys, 1.0)
+        selection = selected(by_frequency, keys, self.share)
+        return self.with_errors(expected, total, selection)
 
     def with_errors(self, expected: Expected, total: Accuracy, selection: Accuracy) -> Expected:
         """Add the errors of the total and of a selection, relative to the data before a cut."""
-        return replace(
-            expected,
-            nrmse=self._before_cut(total, 1.0).nrmse,
-            selection_nrmse=self._before_cut(selection, self.share).nrmse,
-        )
+        of_total = self._before_cut(total, 1.0).nrmse
+        of_selection = self._before_cut(selection, self.share).nrmse
+        return replace(expected, nrmse=of_total, selection_nrmse=of_selection)
 
     def _before_cut(self, accuracy: Accuracy, share: float) -> Accuracy:
-        """The accuracy of the same estimate for the data before the cut, of which each key lost the same share."""
+        """Return the accuracy of the same estimate for the data before the cut, if each key lost the same share.
+
+        The lost elements of the selected keys are a further error: a bias, and, as the selection is random, a variance.
+        """
         if self.frequencies.uncut is None:
             return accuracy
         kept = self.frequencies.elements
         lost = self.frequencies.uncut.elements - kept
-        sum_of_squares = float(
-            self.frequencies.counts @ self.frequencies.values.astype(np.float64) ** 2
-        )
+        values = self.frequencies.values.astype(np.float64)
+        sum_of_squares = float(self.frequencies.counts @ values**2)
         which_are_selected = share * (1 - share) * (lost / kept) ** 2 * sum_of_squares
         truth = accuracy.truth + share * lost
         bias = accuracy.bias - share * lost
@@ -310,30 +317,44 @@ class _Question:
 
 
 def _notes_on_input(setting: Setting, frequencies: Frequencies) -> list[str]:
-    """How the budget is stated if not by epsilon, and which keys are unknown."""
+    """Return notes on a budget that is not stated by epsilon, and on keys that are unknown."""
     notes = []
     if setting.privacy.definition is not None:
         notes.append(str(setting.privacy))
-    if frequencies.known_from > 1:
-        notes.append(
-            f"keys below frequency {frequencies.known_from:,} are unknown: all numbers leave them out"
-        )
+    first = frequencies.known_from
+    if first > 1:
+        notes.append(f"keys below frequency {first:,} are unknown: all numbers leave them out")
+    return notes
+
+
+def _notes_on_peers(peers: Mapping[str, Method], sampling: Sampling) -> list[str]:
+    """Return notes on where the baselines differ from the release, or are not known."""
+    notes = []
+    least = sampling.least
+    if least > 1:
+        notes.append(f"the other methods also report keys of a lower frequency than {least:,}")
+    if SBH not in peers:
+        notes.append("the stability-based histogram is not stated for this sampling")
     return notes
 
 
 def _peers(sampling: Sampling, privacy: Privacy) -> Iterator[tuple[str, Method]]:
-    """The baselines: the histograms; also sample-and-threshold, or with sampling the sample without privacy."""
+    """Yield the baselines: the histograms; also sample-and-threshold, or with sampling the sample without privacy."""
     yield from histograms(sampling, privacy)
     if not isinstance(sampling, KeepAll):
         yield OPEN, NonPrivate(sampling)
-    elif (method := _sample_and_threshold(privacy)) is not None:
+        return
+    method = _sample_and_threshold(privacy)
+    if method is not None:
         yield SAMPLED, method
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # the settings of a grid share a few privacies
 def _sample_and_threshold(privacy: Privacy) -> SampleAndThreshold | None:
-    """The method of this privacy; None if its parameters take seconds to find, or are beyond floats."""
-    if steps_to_one(privacy) > _MOST_STEPS or not _EPSILONS[0] <= privacy.epsilon <= _EPSILONS[1]:
+    """Return the method of this privacy; None if its parameters take seconds to find, or are beyond floats."""
+    if not _LEAST_EPSILON <= privacy.epsilon <= _MOST_EPSILON:
+        return None
+    if steps_to_one(privacy) > _MOST_STEPS:
         return None
     with suppress(InvalidValue):
         return SampleAndThreshold.for_privacy(privacy)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue, attempt
@@ -16,10 +17,11 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.files import read_foreign
 from dpsample.scheme.sampling import Floats, Ints, as_frequencies
 
-MOST_KEYS = 10**8  # of a Zipf distribution
-_RANKS = 10**6  # that are computed at once: an array takes 8 MB
+MOST_KEYS = 10**8  # of a Zipf distribution: more take minutes
+_RANKS = 10**6  # the ranks that are computed at once: an array takes 8 MB
 _MOST_ELEMENTS = 2**80  # sums of frequencies are exact far beyond, and no dataset has as many
 _FORMATS = (".parquet", ".csv", ".arrow", ".json")
+_COLUMNS = ("frequency", "keys")  # of a histogram's file
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,13 +37,14 @@ class Frequencies:
     values: Ints  # distinct, ascending, from 1
     keys: Ints  # of each
     private: bool = True
-    uncut: "Frequencies | None" = (
-        None  # what they were before users kept a bounded number of keys, if known
-    )
+    # the frequencies before users kept a bounded number of keys, if known
+    uncut: "Frequencies | None" = None
     known_from: int = 1  # keys of a lower frequency are unknown, and left out
 
     def __repr__(self) -> str:
-        return f"Frequencies({'private' if self.private else f'{self.total:,} keys, {self.elements:,} elements'})"
+        if self.private:
+            return "Frequencies(private)"
+        return f"Frequencies({self.total:,} keys, {self.elements:,} elements)"
 
     @cached_property
     def total(self) -> int:
@@ -51,7 +54,8 @@ class Frequencies:
     @cached_property
     def elements(self) -> int:
         """The number of elements."""
-        return sum(i * n for i, n in zip(self.values.tolist(), self.keys.tolist(), strict=True))
+        pairs = zip(self.values.tolist(), self.keys.tolist(), strict=True)
+        return sum(frequency * keys for frequency, keys in pairs)
 
     @property
     def base(self) -> "Frequencies":
@@ -90,18 +94,9 @@ class Frequencies:
         {1: 1, 2: 1, 4: 1, 16: 1}
         """
         exponent = _alpha(alpha)
-        if not _is_whole(keys) or not 1 <= keys <= MOST_KEYS:
-            raise InvalidValue(
-                f"the number of keys must be a whole number from 1 to {MOST_KEYS:,}, not {keys!r}"
-            )
-        if elements is not None and (not _is_whole(elements) or elements < keys):
-            raise InvalidValue(
-                f"the number of elements must be a whole number, at least that of keys, not {elements!r}"
-            )
-        starts = range(1, keys + 1, _RANKS)
-        ranks = [
-            np.arange(start, min(start + _RANKS, keys + 1), dtype=np.float64) for start in starts
-        ]
+        _check_numbers(keys, elements)
+        ranks = _ranks(keys)
+        # the logarithm of the frequency of rank 1
         if elements is None:
             log_first = exponent * math.log(keys)
         else:
@@ -117,10 +112,10 @@ class Frequencies:
         values = []
         numbers = []
         for block in ranks:
-            rounded = np.maximum(np.rint(first * block**-exponent), 1.0)
-            distinct, keys_of = np.unique(rounded, return_counts=True)
+            rounded = np.rint(first * block**-exponent)
+            distinct, keys_of_each = np.unique(np.maximum(rounded, 1.0), return_counts=True)
             values.append(distinct.astype(np.int64))
-            numbers.append(keys_of)
+            numbers.append(keys_of_each)
         return _summed(np.concatenate(values), np.concatenate(numbers), private=False)
 
     @staticmethod
@@ -140,24 +135,49 @@ class Frequencies:
         return attempt(lambda: _summed(*_columns(name), private), _no_histogram(name), Exception)
 
 
-def _columns(name: str) -> tuple[Any, Any]:
-    """The two columns of a histogram's file."""
-    if name.lower().endswith(".json"):
-        with open(name, encoding="utf-8") as file:
-            document = json.load(file)
-        if isinstance(document, list):
-            document = {
-                column: [row[column] for row in document] for column in ("frequency", "keys")
-            }
-        return document["frequency"], document["keys"]
-    import pyarrow as pa
+def _ranks(keys: int) -> list[Floats]:
+    """Return the ranks from 1 to this number of keys, in blocks."""
+    blocks = []
+    for start in range(1, keys + 1, _RANKS):
+        end = min(start + _RANKS, keys + 1)
+        blocks.append(np.arange(start, end, dtype=np.float64))
+    return blocks
 
+
+def _check_numbers(keys: Any, elements: Any) -> None:
+    """Check the numbers of keys and elements of a Zipf distribution."""
+    if not _is_whole(keys) or not 1 <= keys <= MOST_KEYS:
+        raise InvalidValue(
+            f"the number of keys must be a whole number from 1 to {MOST_KEYS:,}, not {keys!r}"
+        )
+    if elements is None:
+        return
+    if not _is_whole(elements) or elements < keys:
+        raise InvalidValue(
+            f"the number of elements must be a whole number, at least that of keys, not {elements!r}"
+        )
+
+
+def _columns(name: str) -> tuple[Any, Any]:
+    """Return the two columns of a histogram's file."""
+    if name.lower().endswith(".json"):
+        return _columns_of_json(name)
     table = read_foreign(name)
     assert table is not None  # the ending was checked
-    for column in ("frequency", "keys"):
+    for column in _COLUMNS:
         if table[column].null_count or not pa.types.is_integer(table[column].type):
             raise _no_histogram(name)
     return table["frequency"].to_numpy(), table["keys"].to_numpy()
+
+
+def _columns_of_json(name: str) -> tuple[Any, Any]:
+    with open(name, encoding="utf-8") as file:
+        document = json.load(file)
+    if isinstance(document, list):
+        frequencies = [row["frequency"] for row in document]
+        keys = [row["keys"] for row in document]
+        return frequencies, keys
+    return document["frequency"], document["keys"]
 
 
 def _no_histogram(name: str) -> InvalidValue:
@@ -169,23 +189,24 @@ def _no_histogram(name: str) -> InvalidValue:
 
 def _summed(frequencies: ArrayLike, keys: ArrayLike, private: bool) -> Frequencies:
     """Check both columns, and add up the keys of equal frequencies."""
-    i = as_frequencies(frequencies).reshape(-1)
-    n = as_frequencies(keys).reshape(-1)
-    if len(i) != len(n):
+    all_values = as_frequencies(frequencies).reshape(-1)
+    all_keys = as_frequencies(keys).reshape(-1)
+    if len(all_values) != len(all_keys):
         raise InvalidValue("each frequency must have one number of keys")
-    present = n > 0
-    i, n = i[present], n[present]
-    if not len(i):
+    present = all_keys > 0
+    values_present = all_values[present]
+    keys_present = all_keys[present]
+    if not len(values_present):
         raise InvalidValue("a plan needs keys, and there are none")
-    if i.min() < 1:
+    if values_present.min() < 1:
         raise InvalidValue(
             "a plan needs frequencies of 1 or more", "leave out keys without elements"
         )
-    values, place = np.unique(i, return_inverse=True)
+    values, place = np.unique(values_present, return_inverse=True)
     totals = np.zeros(len(values), np.int64)
-    np.add.at(totals, place, n)
+    np.add.at(totals, place, keys_present)
     summed = Frequencies(values, totals, private)
-    if sum(n.tolist()) > MAX_FREQUENCY or summed.elements > _MOST_ELEMENTS:
+    if sum(keys_present.tolist()) > MAX_FREQUENCY or summed.elements > _MOST_ELEMENTS:
         raise InvalidValue(
             "there are too many keys or elements to plan", "check how they were counted"
         )

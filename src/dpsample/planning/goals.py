@@ -21,15 +21,21 @@ from dpsample.planning.frequencies import Frequencies
 from dpsample.planning.setting import Setting
 from dpsample.privacy import Privacy
 
-SMALLEST, LARGEST = Fraction(1, 1000), Fraction(20)  # epsilons that are tried
+# the range of epsilons that are tried: beyond it, forecasts take minutes, or hardly change
+SMALLEST = Fraction(1, 1000)
+LARGEST = Fraction(20)
 _FIGURES = 3  # of the epsilon that is returned
-ENOUGH = 0.9  # of the elements that the best setting covers: what is recommended covers as much
-_BOUNDED = {  # what a goal bounds -> the field of `Expected`, and whether a goal bounds it from below
-    "keys": ("keys", True),
-    "elements": ("share_of_elements", True),
-    "nrmse": ("nrmse", False),
-    "selection": ("selection_nrmse", False),
+_IN_A_DECADE = 900  # numbers with three figures in each power of ten: 100 to 999
+# What is recommended covers at least this share of the elements that the best setting covers. With more, it would spend
+# more for little; with less, it would leave out much.
+ENOUGH = 0.9
+_FIELDS = {  # what a goal bounds -> the field of `Expected`
+    "keys": "keys",
+    "elements": "share_of_elements",
+    "nrmse": "nrmse",
+    "selection": "selection_nrmse",
 }
+_ERRORS = ("nrmse", "selection")  # these a goal bounds from above, the others from below
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -69,11 +75,11 @@ class Goal:
     @property
     def about_errors(self) -> bool:
         """Whether the goal is about errors, which take time to compute."""
-        return not _BOUNDED[self.what][1]
+        return self.what in _ERRORS
 
     def value(self, expected: Forecast) -> float | None:
         """Return the number that the goal bounds."""
-        value: float | None = getattr(expected.pws, _BOUNDED[self.what][0])
+        value: float | None = getattr(expected.pws, _FIELDS[self.what])
         return value
 
     def reached(self, expected: Forecast) -> bool:
@@ -88,8 +94,7 @@ class Goal:
 
 
 def _sign(what: str) -> str:
-    _, from_below = _BOUNDED[what]
-    return ">=" if from_below else "<="
+    return "<=" if what in _ERRORS else ">="
 
 
 def smallest_epsilon(
@@ -117,19 +122,20 @@ def smallest_epsilon(
         )
     known = Frequencies.of(frequencies)
     search = _Search(known, setting, Goal.of(goal), share, progress)
-    below, highest = _place(SMALLEST) - 1, _place(LARGEST)
+    below = _place(SMALLEST) - 1
+    highest = _place(LARGEST)
     best = search.forecast_at(highest)
     if not search.goal.reached(best):
         raise _out_of_reach(search.goal, best)
 
-    near = _first_reaching(lambda place: search.reaches(place, quick=True), below, highest)
+    near = _first_reaching(search.reaches_quickly, below, highest)
     low, high = _bracket(search.reaches, near, below, highest)
     place = _first_reaching(search.reaches, low, high)
     return forecast(known, search.setting_at(place), share)
 
 
 class _Search:
-    """The forecasts of one search; a place is that of an epsilon among all numbers of 3 figures."""
+    """The forecasts of one search for an epsilon. A place is the position of an epsilon among all 3-figure numbers."""
 
     def __init__(
         self,
@@ -154,18 +160,26 @@ class _Search:
         """Return the forecast at a place, without other methods."""
         self.progress("trying epsilons", next(self.tries), None)
         setting = self.setting_at(place)
-        errors = self.goal.about_errors
         return forecast(
-            self.frequencies, setting, self.share, errors=errors, baselines=False, quick=quick
+            self.frequencies,
+            setting,
+            self.share,
+            errors=self.goal.about_errors,
+            baselines=False,
+            quick=quick,
         )
 
-    def reaches(self, place: int, quick: bool = False) -> bool:
+    def reaches(self, place: int) -> bool:
         """Whether the epsilon of a place reaches the goal."""
-        return self.goal.reached(self.forecast_at(place, quick))
+        return self.goal.reached(self.forecast_at(place))
+
+    def reaches_quickly(self, place: int) -> bool:
+        """Whether the epsilon of a place reaches the goal by a quick forecast, which is approximate."""
+        return self.goal.reached(self.forecast_at(place, quick=True))
 
 
 def _out_of_reach(goal: Goal, best: Forecast) -> InvalidValue:
-    """The refusal of a goal; what is reached at best is shown if the frequencies are public."""
+    """Return the refusal of a goal, with the best value that is reached if the frequencies are public."""
     value = goal.value(best)
     problem = f"no epsilon up to {text(LARGEST)} reaches the goal {goal}"
     if value is not None and not best.private:
@@ -188,7 +202,10 @@ def _first_reaching(reaches: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _bracket(reaches: Callable[[int], bool], near: int, low: int, high: int) -> tuple[int, int]:
-    """Narrow (low, high], around a place, by steps that double; `high` reaches the goal, `low` does not."""
+    """Narrow the range from `low`, which misses the goal, to `high`, which reaches it, around the place `near`.
+
+    Steps away from it double until one falls on the other side of the goal.
+    """
     upward = not reaches(near)
     if upward:
         low = near
@@ -212,8 +229,9 @@ def _bracket(reaches: Callable[[int], bool], near: int, low: int, high: int) -> 
 def recommended(forecasts: Sequence[Forecast], goal: Goal | None = None) -> Forecast:
     """Return the forecast to release by: of those that are good enough, the one that spends least.
 
-    With a goal, all are good enough. Else those are that cover at least 90 % of the elements that the best one covers.
-    The smallest epsilon (or rho, or mu) spends least, then the smallest delta. Of equal ones, the best is returned.
+    With a goal, all are good enough; without, those that cover at least 90 % of the elements that the best one covers.
+    The smallest epsilon (or rho, or mu) spends least, then the smallest delta. If these are equal, the forecast that
+    covers more is returned.
 
     >>> epsilons, zipf = ["0.1", "0.25", "0.5", "1", "2"], Frequencies.zipf(1, 10**5)
     >>> results = [forecast(zipf, Setting(Privacy(e, 1e-8)), errors=False, baselines=False) for e in epsilons]
@@ -234,12 +252,13 @@ def recommended(forecasts: Sequence[Forecast], goal: Goal | None = None) -> Fore
 
 
 def _epsilon(place: int) -> Fraction:
-    """Return the number of 3 figures at a place in their order; there are 900 for each power of ten."""
-    power, figures = divmod(place, 900)
+    """Return the number of 3 figures at a place in their order; 1.00 has place 0."""
+    power, figures = divmod(place, _IN_A_DECADE)
     return (100 + figures) * Fraction(10) ** (power - _FIGURES + 1)
 
 
 def _place(epsilon: Fraction) -> int:
-    """Return the place of a number of 3 figures."""
+    """Return the place of a number of 3 figures in their order."""
     power = math.floor(math.log10(epsilon))
-    return 900 * power + int(epsilon / Fraction(10) ** (power - _FIGURES + 1)) - 100
+    figures = int(epsilon / Fraction(10) ** (power - _FIGURES + 1)) - 100
+    return _IN_A_DECADE * power + figures

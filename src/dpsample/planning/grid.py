@@ -21,7 +21,8 @@ from dpsample.privacy import Privacy
 from dpsample.release.options import Discover
 from dpsample.scheme.sampling import KeepAll, Sampling
 
-_ANY_DELTA = "1e-9"  # stands for a delta that is not yet known, to check a grid
+# stands for a delta that is not yet known, when a grid is checked before data are read; any small one would do
+_ANY_DELTA = "1e-9"
 
 Stated = Literal["epsilon", "zcdp", "gdp"]
 _PRIVACY: dict[Stated, Callable[[Number, Number], Privacy]] = {
@@ -39,14 +40,15 @@ def default_delta(frequencies: Frequencies) -> Fraction:
     >>> float(default_delta(Frequencies.of([1] * 2000)))
     1e-05
     """
-    return Fraction(1, 10 ** (1 + len(str(frequencies.elements - 1))))
+    digits = len(str(frequencies.elements - 1))
+    return Fraction(1, 10 ** (1 + digits))
 
 
 @dataclass(frozen=True)
 class Grid:
     """Each combination of its values; without a delta, it follows from the number of elements (`default_delta`).
 
-    `stated` says what `epsilon` holds: epsilons, or each rho of zCDP, or each mu of GDP.
+    `epsilon` holds epsilons, or, as `stated`, each rho of zCDP or each mu of GDP.
 
     >>> [str(setting.privacy.epsilon) for setting in Grid(["0.1", "0.5"], [1e-8]).settings()]
     ['1/10', '1/2']
@@ -67,14 +69,16 @@ class Grid:
     def settings(self) -> Iterator[Setting]:
         """Yield all combinations, epsilon changing fastest."""
         deltas = self.delta or [_ANY_DELTA]
-        for bound, delta, scheme, epsilon in product(
-            self.max_keys_per_user, deltas, self.sampling, self.epsilon
-        ):
-            privacy = _PRIVACY[self.stated](epsilon, delta)
-            setting = Setting(
-                privacy, max_keys_per_user=bound, total=self.total, discover=self.discover
+        combinations = product(self.max_keys_per_user, deltas, self.sampling, self.epsilon)
+        for bound, delta, scheme, epsilon in combinations:
+            yield Setting(
+                _PRIVACY[self.stated](epsilon, delta),
+                max_keys_per_user=bound,
+                total=self.total,
+                discover=self.discover,
+                amounts=self.amounts,
+                **_sampled(scheme),
             )
-            yield replace(setting, amounts=self.amounts, **_sampled(scheme))
 
     def forecasts(
         self,
@@ -82,12 +86,16 @@ class Grid:
         forecast: Callable[[Frequencies, Setting], Forecast],
         progress: Progress = no_progress,
     ) -> list[Forecast]:
-        """Return the forecast of each setting; `counted` returns the frequencies for a number of keys per user."""
+        """Return the forecast of each setting.
+
+        `counted` returns the frequencies for a number of keys per user; `forecast` returns what to expect of them.
+        """
         results = []
         for bound in self.max_keys_per_user:
             frequencies = counted(bound)
             delta = self.delta or [default_delta(frequencies.base)]
-            settings = list(replace(self, delta=delta, max_keys_per_user=[bound]).settings())
+            of_one_bound = replace(self, delta=delta, max_keys_per_user=[bound])
+            settings = list(of_one_bound.settings())
             for done, setting in enumerate(settings, 1):
                 results.append(forecast(frequencies, setting))
                 progress("planning", done, len(settings))
@@ -95,5 +103,7 @@ class Grid:
 
 
 def _sampled(scheme: Sampling | SampleSize) -> dict[str, Any]:
-    """A scheme as arguments of a setting."""
-    return {"size": scheme} if isinstance(scheme, SampleSize) else {"sampling": scheme}
+    """Return a scheme as the argument of a setting."""
+    if isinstance(scheme, SampleSize):
+        return {"size": scheme}
+    return {"sampling": scheme}

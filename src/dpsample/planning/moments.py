@@ -27,7 +27,8 @@ from dpsample.estimators.measures import FREQUENCY
 from dpsample.scheme.reporting import reporting_probabilities
 from dpsample.scheme.sampling import Floats
 
-# Directions in which the densities hardly vary get at least this share of the largest variance, instead of 0.
+# The variance of the densities along a principal axis is raised to this share of the largest one. It is far below what
+# changes an error, and keeps the division by a standard deviation of 0 away.
 _LEAST_VARIANCE = 1e-14
 
 
@@ -36,29 +37,30 @@ class SelectedKeys:
     """The keys that a sum is over: each key is selected with probability `share`."""
 
     frequencies: Floats  # distinct, ascending
-    counts: Floats  # keys of each
-    reported: Floats  # the probability that a key of each is reported
+    counts: Floats  # the number of keys of each frequency
+    reported: Floats  # the probability that a key of each frequency is reported
     share: float
 
     def where(self, chosen: Floats) -> "SelectedKeys":
         """Return the keys of some of the frequencies."""
-        return SelectedKeys(
-            self.frequencies[chosen], self.counts[chosen], self.reported[chosen], self.share
-        )
+        frequencies = self.frequencies[chosen]
+        counts = self.counts[chosen]
+        reported = self.reported[chosen]
+        return SelectedKeys(frequencies, counts, reported, self.share)
 
     def expected(self, values: Floats) -> Floats:
-        """Return the expected sum of a value over the selected keys; `values` may have several rows."""
+        """Return the expected sum of a value over the selected keys; each row of `values` is summed by itself."""
         return np.asarray(self.share * values @ self.counts)
 
 
 @dataclass(frozen=True, eq=False)
 class _Densities:
-    """The densities of which the extrapolation is a function."""
+    """Moments of the densities that the extrapolation D is a function of."""
 
     mean: Floats
-    error: Floats  # the standard errors that are expected to be stated for them
+    error: Floats  # the standard errors that the estimator is expected to state for them
     covariance: Floats
-    with_total: Floats  # their covariance with the sum above the calibration threshold
+    with_total: Floats  # their covariance with A, the sum above the calibration threshold
 
 
 class _ValueMoments:
@@ -72,12 +74,15 @@ class _ValueMoments:
         densities = [kernel.functional.table_values / kernel.width for kernel in self.kernels]
         self.density = [table.laws @ density for density in densities]
         self.density_with_total = [table.laws @ (values * density) for density in densities]
-        self.products = [[table.laws @ (one * other) for other in densities] for one in densities]
+        self.products = []
+        for one in densities:
+            self.products.append([table.laws @ (one * other) for other in densities])
 
     def error(self, keys: SelectedKeys) -> tuple[float, float]:
         """Return the bias and the variance of a sum."""
         inside = keys.frequencies <= self.table.frequencies[-1]
-        near, far = keys.where(inside), keys.where(~inside)
+        near = keys.where(inside)
+        far = keys.where(~inside)
         bias = self._at(near, self.total.bias)
         mean = float(near.expected(bias))
         variance = float(near.expected(self._at(near, self.total.variances)))
@@ -86,29 +91,36 @@ class _ValueMoments:
         variance += float(far.expected(self._variances_beyond(far)))
         if not self.kernels:
             return mean, variance
-        added, added_variance = self._extrapolation(self._densities(near, bias))
+        densities = self._densities(near, bias)
+        added, added_variance = self._extrapolation(densities)
         return mean + added, max(variance + added_variance, 0.0)
 
     def _at(self, keys: SelectedKeys, values: Floats) -> Floats:
-        """Values of the table, interpolated at the frequencies of keys; 0 at frequency 0."""
+        """Interpolate a value at the frequencies of keys; `values` are those of the table, and 0 at frequency 0."""
         table = np.append(0, self.table.frequencies)
-        return np.asarray(np.interp(keys.frequencies, table, np.append(0.0, values)))
+        from_zero = np.append(0.0, values)
+        return np.asarray(np.interp(keys.frequencies, table, from_zero))
 
-    def _rows_at(self, keys: SelectedKeys, columns: list[Floats]) -> Floats:
-        return np.array([self._at(keys, column) for column in columns])
+    def _rows_at(self, keys: SelectedKeys, several: list[Floats]) -> Floats:
+        """Interpolate several values, each in a row."""
+        return np.array([self._at(keys, values) for values in several])
 
     def _variances_beyond(self, keys: SelectedKeys) -> Floats:
-        """The variance of one key beyond the table: of whether it is reported, and of its token if it is."""
+        """Return the variance of one key of each frequency beyond the table.
+
+        It has two parts: whether the key is reported, and, if it is, its token. The second is that at the table's end,
+        where it is what the first leaves of the variance.
+        """
         last = self.table.frequencies[-1:]
         scheme = self.table.scheme
         [p] = reporting_probabilities(last, scheme.sampling, scheme.per_key)
-        unreported = float(last[0]) ** 2 * (1 - p)
-        token_variance = max(self.total.variances[-1] * p - unreported, 0.0)
+        of_reporting_at_end = float(last[0]) ** 2 * (1 - p)
+        of_token = max(self.total.variances[-1] * p - of_reporting_at_end, 0.0)
         of_reporting = keys.frequencies**2 * (1 - keys.reported)
-        return np.asarray((of_reporting + token_variance) / keys.reported)
+        return np.asarray((of_reporting + of_token) / keys.reported)
 
     def _densities(self, keys: SelectedKeys, bias: Floats) -> _Densities:
-        """The moments of the densities over the selected keys."""
+        """Return the moments of the densities over the selected keys, by the formulas in the module's docstring."""
         density = self._rows_at(keys, self.density)
         with_total = self._rows_at(keys, self.density_with_total)
         squares = np.array([keys.expected(self._rows_at(keys, row)) for row in self.products])
@@ -122,10 +134,13 @@ class _ValueMoments:
         return _Densities(keys.expected(density), errors, covariance, with_error)
 
     def _extrapolation(self, densities: _Densities) -> tuple[float, float]:
-        """The mean of the extrapolation, and what it adds to the variance: averages over normal densities."""
+        """Return the mean of the extrapolation D, and what D adds to the variance of A: var D + 2 cov(A, D).
+
+        Both are averages over normal densities, by Gauss-Hermite quadrature along their principal axes.
+        """
         variances, axes = np.linalg.eigh(densities.covariance)
         largest = variances[-1]
-        if largest <= 0:  # no key is near
+        if largest <= 0:  # no key is near the calibration threshold
             return 0.0, 0.0
         scale = np.sqrt(np.maximum(variances, _LEAST_VARIANCE * largest))
         z, p = _normal_nodes(len(scale), self.table.tuning.quadrature_nodes)
@@ -135,13 +150,14 @@ class _ValueMoments:
         mean = float(p @ extrapolated)
         deviation = extrapolated - mean
         variance = float(p @ deviation**2)
+        # the expectation of A at each node, given the densities: regression of A on the principal axes
         total_by_axis = (densities.with_total @ axes) / scale
         expected_total = z @ total_by_axis
         joint = float(p @ (deviation * expected_total))
         return mean, variance + 2 * joint
 
 
-@lru_cache(maxsize=2)  # for all keys, and for a selection
+@lru_cache(maxsize=2)  # a plan asks for the total and for a selection, whose numbers of keys differ
 def value_moments(table: Calibration, keys: int) -> _ValueMoments:
     """Return the moments of the values of tokens, for a number of keys."""
     return _ValueMoments(table, keys)
@@ -149,8 +165,9 @@ def value_moments(table: Calibration, keys: int) -> _ValueMoments:
 
 @cache
 def _normal_nodes(dimensions: int, nodes: int) -> tuple[Floats, Floats]:
-    """Nodes and weights of Gauss-Hermite quadrature over the standard normal distribution."""
+    """Return nodes and weights of Gauss-Hermite quadrature over the standard normal distribution."""
     places, weights = hermegauss(nodes)
+    normalized = weights / weights.sum()
     points = list(product(places, repeat=dimensions))
-    weights_by_axis = list(product(weights / weights.sum(), repeat=dimensions))
+    weights_by_axis = list(product(normalized, repeat=dimensions))
     return np.array(points), np.prod(np.array(weights_by_axis), axis=1)

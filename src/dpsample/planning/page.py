@@ -16,13 +16,13 @@ from importlib.resources import files
 from dpsample import __version__
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
-from dpsample.planning.charts import Chart, charts
+from dpsample.planning.charts import Placed, charts
 from dpsample.planning.columns import columns, legend
 from dpsample.planning.command import EVENTS, KEY, USER
 from dpsample.planning.content import Axis, axes, content
 from dpsample.planning.plan import HISTOGRAM, UNCOVERED, Plan
-from dpsample.presentation.charts import converter
-from dpsample.presentation.pages import Document, Markup, figure, join, table, tag
+from dpsample.presentation.markup import Markup, join, tag
+from dpsample.presentation.pages import Document, figure, table
 from dpsample.release.explain import sentence
 
 _OWNER_ONLY = 0o600  # the mode of a file with exact private numbers
@@ -42,7 +42,8 @@ class Page:
         write_file(path, self.html.encode(), force, _OWNER_ONLY if self.private else None)
 
     def __repr__(self) -> str:
-        return f"Page({'NOT private' if self.private else f'{len(self.html):,} characters'}); write(path) saves it"
+        content = "NOT private" if self.private else f"{len(self.html):,} characters"
+        return f"Page({content}); write(path) saves it"
 
 
 def check_page(path: PathLike, private: bool, force: bool = False) -> None:
@@ -62,7 +63,7 @@ def check_page(path: PathLike, private: bool, force: bool = False) -> None:
 
 
 def explore(plan: Plan) -> Page:
-    """Return the page of a plan. It needs ``pip install 'dpsample[report]'``.
+    """Return the page of a plan.
 
     >>> from dpsample import Privacy
     >>> from dpsample.planning import Frequencies, Grid, forecast
@@ -70,35 +71,28 @@ def explore(plan: Plan) -> Page:
     >>> page = explore(Plan([forecast(frequencies, setting) for setting in grid.settings()]))
     >>> page.write("plan.html")  # doctest: +SKIP
     """
-    converter()
-    document = _document(plan)
+    title = f"NOT PRIVATE: {_TITLE}" if plan.notice else _TITLE
+    data = {"plan": content(plan)}
+    document = Document(title, _body(plan), data, [_own("page.js")], [_own("page.css")])
     return Page(document.html(), plan.notice not in (None, HISTOGRAM))
 
 
-def _document(plan: Plan) -> Document:
-    drawn = charts(plan)
-    sections = [
-        _section("setting", "Setting", _controls(axes(plan))),
-        _section("numbers", "What to expect", _numbers(plan)),
-        _section("charts", "In charts", join(map(_place, drawn))),
-        _section("methods", "Method by method", _methods(plan)),
-        _section("release", "Make this release", _release(plan)),
-    ]
+def _body(plan: Plan) -> Markup:
+    """Return the page's header, its sections, and its footer."""
+    drawn = join(map(_shown_at, charts(plan)))
+    sections = [_section("setting", "Setting", _controls(axes(plan)))]
+    sections.append(_section("numbers", "What to expect", _numbers(plan)))
+    sections.append(_section("charts", "In charts", drawn))
+    sections.append(_section("methods", "Method by method", _methods(plan)))
+    sections.append(_section("release", "Make this release", _release(plan)))
     described = f"{plan.described}: " if plan.described else ""
     data = tag("p", described, tag("span", id="data"), ".", class_="quiet")
-    version = tag(
-        "p",
-        f"dpsample {__version__}. This page shows forecasts and spends no budget. It needs no network.",
-    )
     warning = _warning(plan)
-    skip = tag("a", "Skip to the numbers", href="#numbers", class_="skip")
     header = tag("header", warning, tag("h1", _TITLE), data)
-    body = join([skip, header, tag("main", *sections), tag("footer", warning, version)])
-    title = f"NOT PRIVATE: {_TITLE}" if plan.notice else _TITLE
-    blocks = {"plan": content(plan, drawn)}
-    return Document(
-        title, body, blocks, scripts=[_own("page.js")], styles=[_own("page.css")], draws=True
-    )
+    ending = f"dpsample {__version__}. This page shows forecasts and spends no budget. It needs no network."
+    footer = tag("footer", warning, tag("p", ending))
+    skip = tag("a", "Skip to the numbers", href="#numbers", class_="skip")
+    return join([skip, header, tag("main", *sections), footer])
 
 
 def _section(name: str, title: str, content: Markup) -> Markup:
@@ -106,30 +100,34 @@ def _section(name: str, title: str, content: Markup) -> Markup:
 
 
 def _warning(plan: Plan) -> Markup:
-    """How private the page is; nothing for public frequencies."""
+    """Return how private the page is; nothing for public frequencies."""
     if plan.notice is None:
         return join([])
     return tag("p", tag("strong", plan.notice), " ", UNCOVERED, class_="warning")
 
 
 def _controls(sliders: list[Axis]) -> Markup:
-    """A slider for each axis with several positions, and a line of text for the others."""
+    """Return a control for each axis with several positions, and a line of text for the others."""
     controls = []
     fixed = []
     for axis in sliders:
         if len(axis.labels) == 1:
             fixed.append(tag("p", tag("strong", axis.title), " ", *axis.labels))
+        elif axis.name == "sampling":
+            controls.append(_list(axis))
         else:
-            controls.append(_list(axis) if axis.name == "sampling" else _slider(axis))
+            controls.append(_slider(axis))
     trouble = tag("p", id="trouble", role="alert", class_="bad")
     form = tag("form", *controls, trouble, autocomplete="off")
     return join([form, tag("div", *fixed, class_="fixed"), tag("div", id="meaning")])
 
 
 def _list(axis: Axis) -> Markup:
-    """A list to choose from, of texts that are too long for a slider."""
+    """Return a list to choose from, for texts that are too long for a slider."""
     label = tag("label", axis.title, for_=axis.name)
-    options = [tag("option", words, value=n) for n, words in enumerate(axis.labels)]
+    options = []
+    for n, words in enumerate(axis.labels):
+        options.append(tag("option", words, value=n))
     chosen = tag("select", *options, id=axis.name, data_axis=axis.name)
     return tag("div", label, chosen, class_="one")
 
@@ -150,7 +148,7 @@ def _slider(axis: Axis) -> Markup:
 
 
 def _numbers(plan: Plan) -> Markup:
-    """Empty places for the numbers of the release, and a status that is read aloud."""
+    """Return empty places for the numbers of the release, and a status that is read aloud."""
     summary = tag("p", id="summary", role="status", class_="unseen")
     facts = []
     for column in columns(plan.forecasts):
@@ -160,17 +158,15 @@ def _numbers(plan: Plan) -> Markup:
     return join([summary, tag("dl", *facts, class_="facts")])
 
 
-def _place(chart: Chart) -> Markup:
-    """The place of a chart, and of the same as a table."""
-    points = tag("table", id=f"points-{chart.name}")
-    scrolled = tag(
-        "div", points, class_="scroll", role="region", tabindex="0", aria_label=chart.caption
-    )
-    return figure(f"chart-{chart.name}", chart.caption, f"Line chart. {chart.caption}", scrolled)
+def _shown_at(placed: Placed) -> Markup:
+    """Return a chart and its table, which the script shows at its position."""
+    numbers = [True] * len(placed.heads)
+    points = table(placed.chart.caption.title, placed.heads, placed.rows, numbers)
+    return tag("div", figure(placed.chart, points), data_at=placed.position, hidden=True)
 
 
 def _methods(plan: Plan) -> Markup:
-    """A table of all methods without its rows, and what its words mean."""
+    """Return a table of all methods without its rows, and what its words mean."""
     heads = [column.head for column in columns(plan.forecasts)]
     are_numbers = [False, *(True for _ in heads)]
     methods = table(
@@ -184,7 +180,7 @@ def _methods(plan: Plan) -> Markup:
 
 
 def _release(plan: Plan) -> Markup:
-    """The places of the command and of the Python that make the release."""
+    """Return the places of the command and of the Python that make the release."""
     stand = "OUTPUT stands for the name of the file to write."
     if plan.source is None:
         stand = f"{EVENTS}, {KEY}, {USER} and OUTPUT stand for your file, its columns, and the file to write."
@@ -193,7 +189,7 @@ def _release(plan: Plan) -> Markup:
 
 
 def _code(name: str, title: str) -> Markup:
-    """The place of some code, with a button that copies it."""
+    """Return the place of some code, with a button that copies it."""
     code = tag("pre", id=name, tabindex="0", aria_label=title)
     button = tag("button", "Copy", type="button", data_copies=name, aria_label=f"Copy: {title}")
     return tag("div", tag("h3", title), code, button, tag("span", role="status", class_="good"))

@@ -1,4 +1,4 @@
-"""A plan: forecasts, and what led to them. `dpsample plan` prints it, and `dpsample explore` makes a page of it."""
+"""A plan: forecasts and their circumstances. `dpsample plan` prints it, and `dpsample explore` makes a page of it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ UNCOVERED = (
 
 @dataclass(frozen=True)
 class Plan:
-    """Forecasts of one kind of release, and what led to them: what `dpsample plan` and `dpsample explore` show."""
+    """Forecasts of one kind of release, with the goal, the source and the defaults that led to them."""
 
     forecasts: Sequence[Forecast]
     goal: Goal | None = None
@@ -35,8 +35,10 @@ class Plan:
     @property
     def notice(self) -> str | None:
         """How private the plan is, if it may not be published."""
+        if self.warning:
+            return self.warning
         private = any(forecast.private for forecast in self.forecasts)
-        return self.warning or (PRIVATE if private else None)
+        return PRIVATE if private else None
 
     @property
     def recommended(self) -> Forecast:
@@ -56,99 +58,128 @@ class Plan:
             "forecasts": [forecast.to_json() for forecast in self.forecasts],
             "release": self.release,
         }
-        return {"NOT private": self.notice, **form} if self.notice else form
+        if self.notice:
+            return {"NOT private": self.notice, **form}
+        return form
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text."""
-        lines = [*self._tables(), *self._notes(), *self._explained(), "", f"Next: {self.release}"]
-        return [self.notice, "", *lines, self.notice] if self.notice else lines
+        lines = [*self._tables(), *self._notes(), *self._legend(), *self._rules()]
+        lines += ["", f"Next: {self.release}"]
+        if self.notice:
+            return [self.notice, "", *lines, self.notice]
+        return lines
 
     def _tables(self) -> Iterator[str]:
-        """One table for all settings that differ in epsilon only; columns are equally wide in all tables."""
+        """Yield a table for all settings that differ in epsilon only; columns are equally wide in all tables."""
         shown = columns(self.forecasts)
         epsilon = stated_name(self.forecasts[0].setting.privacy)
         heads = [epsilon, "method", *(column.head for column in shown)]
-        labelled = {id(forecast): _labelled(forecast, shown) for forecast in self.forecasts}
-        every_row = [heads, *(row for rows in labelled.values() for row in rows)]
+        rows_of = {id(forecast): _labelled(forecast, shown) for forecast in self.forecasts}
+        every_row = [heads]
+        for labelled in rows_of.values():
+            every_row += labelled
         widths = [max(map(len, column)) for column in zip(*every_row, strict=True)]
         for title, group in groupby(self.forecasts, title_of):
             yield title
             yield _aligned(heads, widths)
             for forecast in group:
-                yield from (_aligned(row, widths) for row in labelled[id(forecast)])
+                for row in rows_of[id(forecast)]:
+                    yield _aligned(row, widths)
             yield ""
 
     def _notes(self) -> Iterator[str]:
-        """The notes of all forecasts, each once."""
-        notes = dict.fromkeys(note for forecast in self.forecasts for note in forecast.notes)
-        yield from (f"Note: {note}." for note in notes)
+        """Yield the notes of all forecasts, each once."""
+        notes: dict[str, None] = {}
+        for forecast in self.forecasts:
+            notes |= dict.fromkeys(forecast.notes)
+        for note in notes:
+            yield f"Note: {note}."
         if notes:
             yield ""
 
-    def _explained(self) -> Iterator[str]:
-        """What columns and methods mean, and by which rules the plan was made."""
+    def _legend(self) -> Iterator[str]:
+        """Yield the meaning of each column and of each method."""
         for name, words in legend(self.forecasts).items():
             yield f"{name:<20}  {words}"
+
+    def _rules(self) -> Iterator[str]:
+        """Yield the rules by which the plan was made."""
         first = self.forecasts[0]
-        of_users = first.setting.discover is not None
         if self.goal is not None:
             yield f"Each epsilon is the smallest, to 3 figures, with which PWS reaches {self.goal}."
         if first.frequencies.uncut is not None:
             yield "Shares and errors are relative to the data before users keep a bounded number of keys."
         if len(self.forecasts) > 1:
-            enough = (
-                f", of those that cover {100 * ENOUGH:.0f} % of what the best covers"
-                if self.goal is None
-                else ""
-            )
-            yield f"Next has the smallest epsilon{enough}; if equal, the smallest delta."
-            if of_users:
-                yield "For this, counted keys cover as much as an equal number of the keys with the most users."
+            yield from self._rule_of_choice()
         if self.default_delta:
-            counted = "users' keys" if of_users else "elements"
+            counted = "users' keys" if self._of_users else "elements"
             yield f"delta was chosen by the number of {counted}: a power of ten, at most a tenth of 1 / that number."
         if first.setting.amounts:
             yield "Rows and sums have their share of the privacy; their own errors are not forecast."
         if self.notice:
             yield UNCOVERED
 
+    def _rule_of_choice(self) -> Iterator[str]:
+        """Yield how the recommended one of several forecasts was chosen."""
+        enough = ""
+        if self.goal is None:
+            enough = f", of those that cover {100 * ENOUGH:.0f} % of what the best covers"
+        yield f"Next has the smallest epsilon{enough}; if equal, the smallest delta."
+        if self._of_users:
+            yield "For this, counted keys cover as much as an equal number of the keys with the most users."
+
+    @property
+    def _of_users(self) -> bool:
+        """Whether the plan is for users without a contribution bound."""
+        return self.forecasts[0].setting.discover is not None
+
 
 def title_of(forecast: Forecast) -> str:
     """Return what all rows of a table have in common: delta, the unit of privacy, the data and the sampling."""
     setting = forecast.setting
-    privacy = f"delta {text(setting.privacy.delta)}, for {explain_protected(setting.max_keys_per_user, setting.unit)}"
-    return f"{privacy}\n{described_data(forecast)}; {sampling_of(forecast)}"
+    delta = text(setting.privacy.delta)
+    protected = explain_protected(setting.max_keys_per_user, setting.unit)
+    return f"delta {delta}, for {protected}\n{described_data(forecast)}; {sampling_of(forecast)}"
 
 
 def described_data(forecast: Forecast) -> str:
     """Return the numbers of keys and elements, before and after users keep a bounded number of keys."""
-    data, uncut = forecast.frequencies, forecast.frequencies.uncut
+    data = forecast.frequencies
     if forecast.setting.discover is not None:
         return f"{data.total:,} keys; users have {data.elements:,} keys in all"
     kept = f"{data.total:,} keys with {data.elements:,} elements"
+    uncut = data.uncut
     if uncut is None:
         return kept
-    return f"{kept} left of {uncut.total:,} with {uncut.elements:,} ({percent(data.elements / uncut.elements)})"
+    share = percent(data.elements / uncut.elements)
+    return f"{kept} left of {uncut.total:,} with {uncut.elements:,} ({share})"
 
 
 def sampling_of(forecast: Forecast) -> str:
-    """Return which keys are kept, or how they are sampled."""
-    sampling, size = forecast.sampling, forecast.setting.size
+    """Return the keys that are kept, or how keys are sampled."""
+    sampling = forecast.sampling
     if sampling.name == "keep all":
-        rare = f" of frequency {sampling.least:,} or more" if sampling.least > 1 else ""
-        return f"all keys{rare} are kept"
+        if sampling.least > 1:
+            return f"all keys of frequency {sampling.least:,} or more are kept"
+        return "all keys are kept"
     form = sampling.to_json()
     words = f"{form['scheme']} with tau {form['tau']}"
     for name in ("power", "cap"):
         if form.get(name) not in (None, "1"):
             words += f", {name} {form[name]}"
-    return f"{words} (for a sample of {size.size:,} keys)" if size else words
+    size = forecast.setting.size
+    if size is not None:
+        words += f" (for a sample of {size.size:,} keys)"
+    return words
 
 
 def _labelled(forecast: Forecast, shown: Sequence[Column]) -> list[list[str]]:
-    """The rows of a forecast; the first begins with its epsilon."""
+    """Return the rows of a forecast; the first begins with its epsilon, the others with nothing."""
     first, *others = rows(forecast, shown)
-    return [[budget_value(forecast.setting.privacy), *first], *(["", *row] for row in others)]
+    labelled = [[budget_value(forecast.setting.privacy), *first]]
+    labelled += [["", *row] for row in others]
+    return labelled
 
 
 def stated_name(privacy: Privacy) -> str:
@@ -157,6 +188,7 @@ def stated_name(privacy: Privacy) -> str:
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    """The method to the left, numbers to the right."""
-    label, method, *numbers = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-    return "  ".join([label, method.strip().ljust(len(method)), *numbers]).rstrip()
+    """Return a line of these widths: its epsilon and numbers to the right, its method, the second cell, to the left."""
+    cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+    cells[1] = row[1].ljust(widths[1])
+    return "  ".join(cells).rstrip()

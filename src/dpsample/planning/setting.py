@@ -1,4 +1,4 @@
-"""Setting: what a release that is planned is to be made with, without its data: the options of a release."""
+"""Setting: the options of a release that is planned, without its data."""
 
 from dpsample.accounting.totals import Total
 from dpsample.planning.frequencies import Frequencies
@@ -18,4 +18,5 @@ def planned_sampling(setting: ReleaseOptions, frequencies: Frequencies) -> Sampl
         return setting.sampling
     units = size.total(frequencies.values, frequencies.keys)
     epsilon = setting.budget.spent_on(size.share)
-    return size.sampling(Total(units * size.unit, epsilon, size.sensitivity, size.unit))
+    total = Total(units * size.unit, epsilon, size.sensitivity, size.unit)
+    return size.sampling(total)

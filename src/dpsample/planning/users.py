@@ -27,7 +27,8 @@ from dpsample.scheme.reporting import frequency_reaching, reporting_probabilitie
 from dpsample.scheme.sampling import Floats, Sampling
 
 SIZES = (100, 1000)  # numbers of users for which the errors of counts are stated
-_NEAR = 1.5  # a key within this factor of such a number stands for it
+# a key within this factor of such a number stands for it; a larger one averages over more keys, less alike
+_NEAR = 1.5
 
 
 class UserNumbers(Protocol):
@@ -60,7 +61,7 @@ def forecast_users(numbers: UserNumbers, setting: Setting) -> Forecast:
     All ways pay for both.
     """
     keys_only = replace(setting, keys_only=True, count_share=None, amounts=())
-    methods = *_expected_ways(numbers, keys_only), *_expected_ways(numbers, setting)
+    methods = (*_expected_ways(numbers, keys_only), *_expected_ways(numbers, setting))
     possible = most_possible(numbers.users, setting.privacy)
     return Forecast(setting, setting.sampling, numbers.users, methods, possible=possible)
 
@@ -70,78 +71,81 @@ class _Option:
     """A way to find keys that the privacy allows."""
 
     method: Method
-    number: int  # see `UserNumbers`
-    keys_each: int
+    number: int  # the number of this method, as in `UserNumbers`
+    keys_each: int  # the largest number of keys that a user gives
     per_key: PerKey
     given: Frequencies  # how many keys are given each number of users
 
     def filled(self, sampling: Sampling) -> Filled:
-        """Return what this way fills, without noise."""
+        """Return the capacity of keys that this way fills, without noise."""
         full = capacity_cap(self.per_key, sampling)
         units = int(np.minimum(self.given.values, full) @ self.given.counts)
         return Filled(self.keys_each, full, units, epsilon=Fraction(1))
 
 
 def _expected_ways(numbers: UserNumbers, setting: Setting) -> list[Expected]:
-    """What to expect of one key of each user, and of many keys if the privacy and the look allow them."""
+    """Return what to expect of one key of each user, and of many keys if the privacy and the look allow them."""
     options = list(_options(numbers, setting))
     filled = [option.filled(setting.sampling) for option in options]
     chosen = fuller(filled)
-    return [
-        _expected(numbers, setting, option, own, own is chosen)
-        for option, own in zip(options, filled, strict=True)
-    ]
+    expected = []
+    for option, own in zip(options, filled, strict=True):
+        way = Way(
+            option.method,
+            counted=not setting.keys_only,
+            keys_each=option.keys_each,
+            chosen=own is chosen,
+            filled=own.capacity,
+            count_errors=(None,) * len(SIZES),
+        )
+        expected.append(_expected(numbers, setting, option, way))
+    return expected
 
 
 def _options(numbers: UserNumbers, setting: Setting) -> Iterator[_Option]:
+    """Yield one key of each user, and many keys if the privacy and the look allow them."""
     budget = setting.users
     one_key = budget.one_key()
     full = capacity_cap(one_key, setting.sampling)
     look = numbers.look(full, budget.privacy.share(budget.look))
     yield _Option("one-key", full, 1, one_key, numbers.frequencies("one-key", full))
     keys_each = promising_keys(budget, look, setting.sampling)
-    many_keys = budget.many_keys(keys_each) if keys_each > 1 else None
-    if many_keys is not None:
-        yield _Option(
-            "many-keys",
-            keys_each,
-            keys_each,
-            many_keys,
-            numbers.frequencies("many-keys", keys_each),
-        )
+    if keys_each == 1:
+        return
+    many_keys = budget.many_keys(keys_each)
+    if many_keys is None:
+        return
+    given = numbers.frequencies("many-keys", keys_each)
+    yield _Option("many-keys", keys_each, keys_each, many_keys, given)
 
 
-def _expected(
-    numbers: UserNumbers, setting: Setting, option: _Option, filled: Filled, chosen: bool
-) -> Expected:
-    """What to expect of one way to find keys; with the errors of counts, if its setting counts."""
-    sampling, users = setting.sampling, numbers.users
-    counted = not setting.keys_only
-    way = Way(
-        option.method, counted, option.keys_each, chosen, filled.capacity, (None,) * len(SIZES)
-    )
-    threshold = frequency_reaching(LIKELY, sampling, option.per_key)
-    if counted and threshold is not None:
+def _expected(numbers: UserNumbers, setting: Setting, option: _Option, way: Way) -> Expected:
+    """Return what to expect of one way to find keys; with the errors of counts, if it counts."""
+    users = numbers.users
+    threshold = frequency_reaching(LIKELY, setting.sampling, option.per_key)
+    if way.counted and threshold is not None:
         counts, errors = numbers.count_errors(
             option.method, option.number, threshold, setting.users
         )
         near = tuple(_relative_error(counts, errors, size) for size in SIZES)
         median = float(np.median(errors / counts)) if len(counts) else None
         way = replace(way, count_errors=near, median_error=median)
-    reported = reporting_probabilities(option.given.values, sampling, option.per_key)
+    reported = reporting_probabilities(option.given.values, setting.sampling, option.per_key)
     keys = float(option.given.counts @ reported)
-    stage = "counted" if counted else "keys only"
-    each = "one key each" if option.method == "one-key" else "up to k keys each"
-    name = f"{stage}, {each}"
-    return Expected(
-        name, keys, keys / users.total, _share_of_largest(users, keys), threshold, way=way
-    )
+    pairs = _share_of_largest(users, keys)
+    return Expected(_name(way), keys, keys / users.total, pairs, threshold, way=way)
+
+
+def _name(way: Way) -> str:
+    stage = "counted" if way.counted else "keys only"
+    each = "one key each" if way.discovery == "one-key" else "up to k keys each"
+    return f"{stage}, {each}"
 
 
 def _share_of_largest(users: Frequencies, number: float) -> float:
-    """The share of all pairs of a user and a key that a number of keys holds: those with the most users.
+    """Return the share of all pairs of a user and a key that is in this number of keys with the most users.
 
-    This stands for the keys that are found, since only their number is known.
+    It stands for the share of the keys that are found, since only their number is known.
     """
     keys = users.counts[::-1]
     values = users.values[::-1]
@@ -151,6 +155,8 @@ def _share_of_largest(users: Frequencies, number: float) -> float:
 
 
 def _relative_error(counts: Floats, errors: Floats, size: int) -> float | None:
-    """The median error of the counts near a size, relative to it; None if there are none."""
+    """Return the median error of the counts near a size, relative to it; None if there are none."""
     near = (counts >= size / _NEAR) & (counts <= size * _NEAR)
-    return float(np.median(errors[near])) / size if near.any() else None
+    if not near.any():
+        return None
+    return float(np.median(errors[near])) / size

@@ -1,7 +1,7 @@
 """The privacy label of a release: nine fields, in sentences, from the release alone. The report shows them."""
 
-from dpsample.answers.release import Release
 from dpsample.exact import text
+from dpsample.presentation.asked import Published
 from dpsample.presentation.tables import printable
 from dpsample.release.explain import (
     VOUCHED,
@@ -16,9 +16,11 @@ from dpsample.release.terms import Terms
 
 _EXACT = "every decision compares integers with cryptographic coins, so that no rounding can leak"
 _TOKEN = "its token is a random function of its frequency, from which the estimate follows"
+_CHOSEN_BLINDLY = "the guarantee assumes that parameters were chosen without looking at the data"
+_VERIFIED = f"{VOUCHED}; run dpsample verify for the proof, and for what it does not cover"
 
 
-def label_of(release: Release) -> dict[str, str]:
+def label_of(release: Published) -> dict[str, str]:
     """Return the nine fields of the label, each in a few sentences.
 
     >>> from dpsample.answers.example import release
@@ -29,35 +31,26 @@ def label_of(release: Release) -> dict[str, str]:
     'Each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row).'
     """
     terms = release.terms
-    fields = {
-        "privacy parameters": _parameters(terms),
-        "unit of privacy": _unit(terms),
-        "utility": [f"{len(release):,} keys were reported", *_utility(terms)],
-        "mechanism": _mechanism(terms),
-        "hyperparameters": _hyperparameters(terms),
-        "deployment model": _deployment(terms),
-        "empirical metrics": [
-            "no attack was tried on this release",
-            f"{VOUCHED}; run dpsample verify for the proof, and for what it does not cover",
-        ],
-        "interpretation": explain_strength(terms.privacy, terms.unit),
-        "other": [
-            f"key columns: {', '.join(map(printable, terms.keys))}",
-            *_not_protected(terms),
-            f"made with dpsample {printable(terms.dpsample)}",
-        ],
-    }
+    fields = {}
+    fields["privacy parameters"] = _parameters(terms)
+    fields["unit of privacy"] = _unit(terms)
+    fields["utility"] = [f"{len(release):,} keys were reported", *_utility(terms)]
+    fields["mechanism"] = _mechanism(terms)
+    fields["hyperparameters"] = _hyperparameters(terms)
+    fields["deployment model"] = _deployment(terms)
+    fields["empirical metrics"] = ["no attack was tried on this release", _VERIFIED]
+    fields["interpretation"] = explain_strength(terms.privacy, terms.unit)
+    fields["other"] = _other(terms)
     return {name: " ".join(map(sentence, clauses)) for name, clauses in fields.items()}
 
 
 def _parameters(terms: Terms) -> list[str]:
-    spent = [f"spent: {explain_spent(terms.privacy)}"]
-    spent += [
-        f"of it, {spending.words} cost epsilon {text(spending.epsilon)}" for spending in terms.spent
-    ]
+    clauses = [f"spent: {explain_spent(terms.privacy)}"]
+    for spending in terms.spent:
+        clauses.append(f"of it, {spending.words} cost epsilon {text(spending.epsilon)}")
     if terms.max_keys is not None:
-        spent.append(f"each key has {explain_per_key(terms.per_key)}")
-    return spent
+        clauses.append(f"each key has {explain_per_key(terms.per_key)}")
+    return clauses
 
 
 def _unit(terms: Terms) -> list[str]:
@@ -78,17 +71,11 @@ def _mechanism(terms: Terms) -> list[str]:
 
 
 def _hyperparameters(terms: Terms) -> list[str]:
-    bound = (
-        []
-        if terms.max_keys is None
-        else [f"contribution bound: {terms.max_keys:,} keys of each user"]
-    )
-    chosen = terms.facts().words(Topic.TOKENS, Topic.SIZE)
-    return [
-        *bound,
-        *chosen,
-        "the guarantee assumes that parameters were chosen without looking at the data",
-    ]
+    clauses = []
+    if terms.max_keys is not None:
+        clauses.append(f"contribution bound: {terms.max_keys:,} keys of each user")
+    clauses += terms.facts().words(Topic.TOKENS, Topic.SIZE)
+    return [*clauses, _CHOSEN_BLINDLY]
 
 
 def _deployment(terms: Terms) -> list[str]:
@@ -102,9 +89,17 @@ def _deployment(terms: Terms) -> list[str]:
     ]
 
 
-def _not_protected(terms: Terms) -> list[str]:
-    """State what the release does not protect."""
-    unit = "a person with two identifiers is two users"
+def _other(terms: Terms) -> list[str]:
+    """Return the key columns, what the release does not protect, and the version."""
+    columns = ", ".join(map(printable, terms.keys))
+    several = "a person with two identifiers is two users"
     if terms.unit == "element":
-        unit = "a person with several elements is protected for each of them, not for all together"
-    return [unit, "the names and types of the key columns, and these parameters, are public"]
+        several = (
+            "a person with several elements is protected for each of them, not for all together"
+        )
+    return [
+        f"key columns: {columns}",
+        several,
+        "the names and types of the key columns, and these parameters, are public",
+        f"made with dpsample {printable(terms.dpsample)}",
+    ]

@@ -1,61 +1,77 @@
 """The top keys of a release as a chart, for notebooks and documents: from the release alone."""
 
 import os
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from dpsample.answers.question import Attributes, Where
-from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
-from dpsample.presentation.charts import bar_chart, check_drawing, png, svg
-from dpsample.presentation.tables import readable
-from dpsample.release.kinds import Counted
+from dpsample.presentation.asked import Ranked
+from dpsample.presentation.charts import Bar, Caption, Chart, RowChart
+from dpsample.presentation.numbers import with_interval
+from dpsample.presentation.tables import key_texts
+from dpsample.release.terms import Terms
 
-_LONGEST = 60  # characters of a key
-_FORMATS = (".svg", ".png")
+
+@dataclass(frozen=True, repr=False)
+class Plot:
+    """A chart as SVG: a notebook shows it, and `write` puts it into a file."""
+
+    chart: Chart
+
+    @property
+    def svg(self) -> str:
+        """The picture, with a white ground."""
+        return str(self.chart.file())
+
+    def write(self, path: PathLike, force: bool = False) -> None:
+        """Write the picture, atomically, to a file whose name ends with .svg."""
+        check_plot(path, force)
+        write_file(path, f"{self.svg}\n".encode(), force)
+
+    def __repr__(self) -> str:
+        return f"Plot: {self.chart.caption.title}; write(path) puts it into a file"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
 
 
-def plot(
-    release: Release,
-    k: int,
-    where: Where = None,
-    *,
-    title: str | None = None,
-    level: float = 0.95,
-    attributes: Attributes = None,
-) -> Any:
-    """Return a bar for each of the top k keys, with its interval. `Release.plot` describes the arguments."""
-    check_drawing()
-    top = release.top(k, where, level=level, attributes=attributes)
-    texts = zip(*(readable(column) for column in top.groups.columns), strict=True)
-    keys = [
-        ", ".join(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in row)
-        for row in texts
-    ]
-    numbers = top.numbers.select(["value", "low", "high"]).to_pylist()
-    rows = [
-        {"key": f"{n}. {key}", **row}
-        for n, (key, row) in enumerate(zip(keys, numbers, strict=True), 1)
-    ]
-    kind = release.terms.kind
-    words = kind.estimated if isinstance(kind, Counted) else kind.frequency
-    name = title or f"The top {len(rows)} of {len(release):,} reported keys"
-    return bar_chart(rows, name, f"{words}, with {100 * level:g} % intervals {top.intervals}")
+def plot(top: Ranked, terms: Terms, reported: int, title: str | None = None) -> Plot:
+    """Return a chart with a bar for each key of a top list, and its interval.
+
+    `terms` are those of the release, and `reported` is its number of keys. Without a title, the chart states both.
+    """
+    stated = title or f"The top {len(top):,} of {reported:,} reported keys"
+    return Plot(top_chart("plot", stated, top, terms))
+
+
+def top_chart(
+    name: str, title: str, top: Ranked, terms: Terms, first: int | None = None
+) -> RowChart:
+    """Return the chart of a top list, or of its `first` keys; `name` is what a page knows it by."""
+    measured = terms.kind.estimated
+    subtitle = (
+        f"{measured[0].upper()}{measured[1:]}, with {100 * top.level:g} % intervals {top.intervals}"
+    )
+    bars = list(_bars(top))[:first]
+    listed = "; ".join(f"{bar.label}: {bar.said}" for bar in bars)
+    described = f"Bar chart. {subtitle}: {listed}."
+    return RowChart(Caption(name, title, described, subtitle), bars)
+
+
+def _bars(top: Ranked) -> Iterator[Bar]:
+    """Yield a bar for each key of a top list."""
+    for key, row in zip(key_texts(top.groups), top.numbers.to_pylist(), strict=True):
+        value = row["value"]
+        low = row["low"]
+        high = row["high"]
+        yield Bar(key, with_interval(value, low, high), value, low, high)
 
 
 def check_plot(path: PathLike, force: bool = False) -> None:
-    """Check, before any work, that a chart can be written: its name ends with .svg or .png."""
-    if not os.fspath(path).lower().endswith(_FORMATS):
+    """Check, before any work, that a chart can be written: its name ends with .svg."""
+    if not os.fspath(path).lower().endswith(".svg"):
         raise InvalidValue(
-            f"the name of a chart must end with .svg or .png, not {os.fspath(path)!r}", "rename it"
+            f"the name of a chart must end with .svg, not {os.fspath(path)!r}", "rename it"
         )
     check_file(path, force)
-
-
-def write_plot(chart: Any, path: PathLike, force: bool = False) -> None:
-    """Write a chart, atomically, as SVG or PNG."""
-    check_plot(path, force)
-    image = svg(chart)
-    write_file(
-        path, png(image) if os.fspath(path).lower().endswith(".png") else image.encode(), force
-    )

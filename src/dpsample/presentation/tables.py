@@ -9,12 +9,11 @@ import pyarrow as pa
 from dpsample.files.tables import is_text
 
 _ROWS = 10
-_WIDTH = 40  # characters of a value
-_LONGEST = 200  # characters of a key in a page
+_WIDTH = 40  # characters of a value in a terminal: four columns of them fit on a wide screen
+_LONGEST = 200  # characters of a key in a page: one that is longer is cut
 
-Formats = Mapping[
-    str, Callable[[Any], str]
-]  # column -> how its values are written; by default, as Python does
+Write = Callable[[Any], str]
+Formats = Mapping[str, Write]  # column -> how its values are written; by default, as Python does
 
 
 def table_lines(
@@ -25,16 +24,25 @@ def table_lines(
     >>> table_lines(pa.table({"query": ["cat", "a\\x1b[31m"], "n": [31.5, 2.0]}), {"n": "{:.0f}".format})
     ['query       n', "'cat'       32", "'a\\\\x1b[31m'  2"]
     """
-    columns = [
-        _aligned(column) for column in zip(*_first_rows(table, formats or {}, limit), strict=True)
-    ]
+    first = table.slice(0, limit)
+    columns = []
+    for name in table.column_names:
+        write = (formats or {}).get(name)
+        columns.append(_aligned_column(name, first[name], write))
     lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     return [*lines, *_rest(table, limit)]
 
 
-def _aligned(texts: Sequence[str]) -> list[str]:
-    width = max(map(len, texts))
-    return [text.ljust(width) for text in texts]
+def _aligned_column(name: str, column: pa.ChunkedArray, write: Write | None) -> list[str]:
+    """Return the name and the values of a column, cut and of equal width; texts are as Python writes them."""
+    if write is None:
+        texts = _texts(column)
+    else:
+        texts = [write(value) for value in column.to_pylist()]
+    head = _cut(repr(name))[1:-1]
+    cells = [head, *map(_cut, texts)]
+    width = max(map(len, cells))
+    return [cell.ljust(width) for cell in cells]
 
 
 def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "") -> str:
@@ -44,26 +52,25 @@ def html_table(table: pa.Table, formats: Formats | None = None, caption: str = "
     '<table><thead><tr><th scope="col" style="text-align:left">query</th></tr></thead><tbody><tr><td style=...
     """
     first = table.slice(0, _ROWS)
-    written = formats or {}
-    columns = [_html_column(name, first[name], written.get(name)) for name in table.column_names]
-    cells = zip(*columns, strict=True)
-    head, *rows = ("".join(row) for row in cells)
+    columns = []
+    for name in table.column_names:
+        write = (formats or {}).get(name)
+        columns.append(_html_column(name, first[name], write))
+    head, *rows = ("".join(row) for row in zip(*columns, strict=True))
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    rest = [f"<p>{html.escape(line)}</p>" for line in _rest(table, _ROWS)]
     shown = f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    rest = [f"<p>{html.escape(line)}</p>" for line in _rest(table, _ROWS)]
     return shown + "".join(rest)
 
 
-def _html_column(
-    name: str, column: pa.ChunkedArray, written: Callable[[Any], str] | None
-) -> list[str]:
+def _html_column(name: str, column: pa.ChunkedArray, write: Write | None) -> list[str]:
     """Return the cells of a column, with its name first."""
-    if written is None:
+    if write is None:
         values = readable(column)
     else:
-        values = list(map(written, column.to_pylist()))
-    is_number = written is not None or pa.types.is_integer(column.type)
+        values = [write(value) for value in column.to_pylist()]
+    is_number = write is not None or pa.types.is_integer(column.type)
     side = "right" if is_number else "left"
     style = f'style="text-align:{side}"'
     title = html.escape(printable(name))
@@ -79,43 +86,49 @@ def printable(text: str, longest: int = _LONGEST) -> str:
     """
     if len(text) > longest:
         return f"{printable(text[:longest])}… ({len(text):,} characters)"
+    if not text:
+        return "''"
     if text.isprintable() and "\\" not in text and text == text.strip():
-        return text or "''"
+        return text
     body = text.rstrip(" ")
-    escaped = "".join(c if c.isprintable() and c != "\\" else repr(c)[1:-1] for c in body)
-    escaped += "\\x20" * (len(text) - len(body))
-    return "\\x20" + escaped[1:] if escaped.startswith(" ") else escaped
+    trailing_spaces = len(text) - len(body)
+    escaped = "".join(map(_escaped, body)) + "\\x20" * trailing_spaces
+    if escaped.startswith(" "):
+        return "\\x20" + escaped[1:]
+    return escaped
+
+
+def _escaped(character: str) -> str:
+    """Escape a character that is invisible, and the backslash, which begins an escape."""
+    if character.isprintable() and character != "\\":
+        return character
+    return repr(character)[1:-1]
 
 
 def readable(column: pa.ChunkedArray) -> list[str]:
     """Return the values of a column as texts for a page: without quotes, escaped and cut by `printable`."""
     if is_text(column.type):
         return [printable(value) for value in column.to_pylist()]
-    return [value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…" for value in _texts(column)]
+    texts = _texts(column)
+    return [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
 
 
-def _first_rows(table: pa.Table, formats: Formats, limit: int | None) -> Iterator[list[str]]:
-    """Yield the names, then the rows; texts are as Python writes them."""
-    yield [_short(repr(name))[1:-1] for name in table.column_names]
-    first = table.slice(0, limit)
-    columns = [
-        [formats[name](value) for value in column.to_pylist()]
-        if name in formats
-        else _texts(column)
-        for name, column in zip(table.column_names, first.columns, strict=True)
-    ]
-    yield from ([_short(value) for value in row] for row in zip(*columns, strict=True))
+def key_texts(keys: pa.Table) -> list[str]:
+    """Return each key as one text for a page, its columns joined by commas."""
+    columns = [readable(column) for column in keys.columns]
+    return [", ".join(texts) for texts in zip(*columns, strict=True)]
 
 
-def _rest(table: pa.Table, limit: int | None) -> list[str]:
-    more = 0 if limit is None else table.num_rows - limit
-    return [f"... and {more:,} more"] if more > 0 else []
+def _rest(table: pa.Table, limit: int | None) -> Iterator[str]:
+    """Yield a line with the number of rows beyond the limit, if there are any."""
+    if limit is not None and table.num_rows > limit:
+        yield f"... and {table.num_rows - limit:,} more"
 
 
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    if pa.types.is_temporal(column.type) or pa.types.is_decimal(
-        column.type
-    ):  # some are beyond the range of Python's types
+def _texts(column: pa.ChunkedArray) -> Sequence[str]:
+    """Return the values of a column as Python writes them, without invisible characters."""
+    # some times and decimals are beyond the range of Python's types: so Arrow writes them
+    if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):
         try:
             return list(map(str, column.cast(pa.string()).to_pylist()))
         except pa.ArrowInvalid:  # for example, a time zone that is unknown here
@@ -123,5 +136,6 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     return [repr(value) for value in column.to_pylist()]
 
 
-def _short(value: str) -> str:
+def _cut(value: str) -> str:
+    """Cut a value that is too wide, and keep its last character: a quotation mark."""
     return value if len(value) <= _WIDTH else f"{value[: _WIDTH - 4]}...{value[-1]}"

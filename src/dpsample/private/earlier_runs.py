@@ -94,7 +94,7 @@ def _other_charge(entered: Charge, charge: Charge) -> Iterator[str]:
 def _other_terms(release: Release, request: Request) -> Iterator[str]:
     """Name what a release states otherwise than the request, of what its entry in the ledger does not state."""
     terms = release.terms
-    options = request.setting
+    options = request.options
     only_known = request.known is not None and request.known.only
     pairs = {
         "choice of keys only": (terms.keys_only, options.keys_only),

@@ -14,18 +14,22 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from dpsample.presentation.page_charts import page_colors
-from dpsample.presentation.pages.front_end import chart_library
-from dpsample.presentation.pages.markup import Markup, tag
+from dpsample.presentation.charts.drawing import color_rules, page_colors
+from dpsample.presentation.markup import Markup, tag
+
+_META = {
+    "viewport": "width=device-width, initial-scale=1",
+    "color-scheme": "light dark",
+    "referrer": "no-referrer",
+}
 
 
 @dataclass(frozen=True)
 class Document:
     """A page: its title, the HTML inside its body, and the data that its scripts read.
 
-    `data` are JSON values by the id of the block that holds each. `charts` are specifications by the id of the `figure`
-    that shows each; the chart library is put in if there are any, or if `draws` says that the scripts will make some.
-    `scripts` and `styles` are code of our own that this page needs beyond what all pages have.
+    `data` are JSON values by the id of the block that holds each. `scripts` and `styles` are code of our own that this
+    page needs beyond what all pages have.
 
     >>> page = Document("Pets", tag("main", tag("h1", "Cats & dogs")), data={"pets": ["</script>"]})
     >>> text = page.html()
@@ -36,70 +40,56 @@ class Document:
     title: str
     body: Markup
     data: Mapping[str, Any] = field(default_factory=dict)
-    charts: Mapping[str, Any] = field(default_factory=dict)
     scripts: Sequence[str] = ()
     styles: Sequence[str] = ()
-    draws: bool = False
 
     def html(self) -> str:
         """Return the HTML of the document."""
-        scripts, style = self._code()
-        head = [
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=self.policy()),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("meta", name="referrer", content="no-referrer"),
-            tag("title", self.title),
-            tag("style", Markup(style)),
-        ]
-        blocks = [_block(name, value) for name, value in {**self.data, **self.charts}.items()]
+        blocks = [_block(name, value) for name, value in self.data.items()]
         # modules run after all of the page is there, in order, and share no names
-        code = [tag("script", Markup(script), type="module") for script in scripts]
-        page = tag("html", tag("head", *head), tag("body", self.body, *blocks, *code), lang="en")
+        code = [tag("script", Markup(script), type="module") for script in self._all_scripts()]
+        body = tag("body", self.body, *blocks, *code)
+        page = tag("html", self._head(), body, lang="en")
         return f"<!DOCTYPE html>\n{page}\n"
+
+    def _head(self) -> Markup:
+        lines = [tag("meta", charset="utf-8")]
+        lines.append(tag("meta", http_equiv="Content-Security-Policy", content=self.policy()))
+        for name, value in _META.items():
+            lines.append(tag("meta", name=name, content=value))
+        lines.append(tag("title", self.title))
+        lines.append(tag("style", Markup(self._style())))
+        return tag("head", *lines)
 
     def policy(self) -> str:
         """Return its content policy."""
-        scripts, style = self._code()
-        return policy(scripts, [style])
+        return policy(self._all_scripts(), [self._style()])
 
-    def _code(self) -> tuple[list[str], str]:
-        """All scripts, and the style sheet."""
-        library = [chart_library(), _own("page.js")] if self.charts or self.draws else []
-        return [*library, *self.scripts], "\n".join([_colors(), _own("page.css"), *self.styles])
+    def _all_scripts(self) -> list[str]:
+        if not self.scripts:
+            return []
+        return [_own("page.js"), *self.scripts]
 
-
-def figure(name: str, caption: object, described: str, alternative: Markup) -> Markup:
-    """Make the place of the chart `name`: its caption, its description in words, and its main points as a table."""
-    return tag(
-        "figure",
-        tag("figcaption", caption),
-        tag("div", role="img", aria_label=described, data_chart=name, class_="chart"),
-        tag("details", tag("summary", "The same as a table"), alternative),
-    )
+    def _style(self) -> str:
+        return "\n".join([_colors(), color_rules(), _own("page.css"), *self.styles])
 
 
 def policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
     """Return the content policy: these scripts and styles, and nothing else from anywhere."""
     none = "'none'"
-    sources = {
-        "default-src": none,
-        "script-src": " ".join(map(_hash, scripts)) or none,
-        "style-src": " ".join(map(_hash, styles)) or none,
-        "connect-src": none,
-        "base-uri": none,
-        "form-action": none,
-    }
-    return "; ".join(f"{what} {whence}" for what, whence in sources.items())
+    sources = dict.fromkeys(("default-src", "connect-src", "base-uri", "form-action"), none)
+    sources["script-src"] = " ".join(map(_hash, scripts)) or none
+    sources["style-src"] = " ".join(map(_hash, styles)) or none
+    return "; ".join(f"{kind} {allowed}" for kind, allowed in sources.items())
 
 
 def _hash(code: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
+    digest = hashlib.sha256(code.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _block(name: str, value: Any) -> Markup:
-    """JSON that cannot end its element, nor a line of a script."""
+    """Return a block of JSON that cannot end its element, nor a line of a script."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for unsafe in "<\u2028\u2029":
         text = text.replace(unsafe, f"\\u{ord(unsafe):04x}")
@@ -113,9 +103,10 @@ def _own(name: str) -> str:
 
 @lru_cache
 def _colors() -> str:
-    """The colours of charts as variables: on the screen by what the reader prefers, on paper always light."""
-    light, dark = (
-        " ".join(f"--{name}: {value};" for name, value in page_colors(d).items())
-        for d in (False, True)
-    )
-    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+    """Return the colours of charts as variables: on the screen as the reader prefers, on paper always light."""
+    dark = f":root {{ {_variables(page_colors(dark=True))} }}"
+    return f":root {{ {_variables(page_colors())} }}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}"
+
+
+def _variables(colors: Mapping[str, str]) -> str:
+    return " ".join(f"--{name}: {color};" for name, color in colors.items())

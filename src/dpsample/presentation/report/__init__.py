@@ -1,35 +1,49 @@
 """A release as a page that anybody can read: from the release alone.
 
     statement    what only the publisher knows: title, description, date, contact
+    setting      how a page is made: the statement, names of files, and what is left out
     content      the content of the page, as values
+    listing      the keys that the page can search
     page         the same as HTML, by sections:
-    privacy      what is protected, how strongly, and the proof
-    keys         the top list, and the search of all keys
+    finding      the finding in a sentence, the bars, and the top list
     changed      keys that rose or fell since an earlier release
-    frequencies  how frequent keys are
-    reporting    how likely a key of each frequency was to be reported
+    privacy      who is protected, how strongly, and the proof
     limits       what cannot be seen, and the privacy label
+    reporting    how likely a key of each frequency was to be reported
+    search       the search of all keys
+    frequencies  how frequent keys are
     elements     what several sections have
     report.js    the search box and the folded lists, in the browser
     notebook     a small view of a release, for notebooks
 
-`Release.report()` and `dpsample report` make this page. Charts need ``pip install 'dpsample[report]'``.
+`Release.report()` and `dpsample report` make this page.
 """
 
 import html
 import os
 from dataclasses import dataclass
 
-from dpsample.answers.release import Release
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
-from dpsample.presentation.charts import converter
-from dpsample.presentation.report.content import TOP, Content, content_of
+from dpsample.presentation.asked import Changed, Published
+from dpsample.presentation.report.content import Content, content_of
 from dpsample.presentation.report.notebook import display
 from dpsample.presentation.report.page import page
+from dpsample.presentation.report.setting import PageOptions, PageSetting, page_setting
 from dpsample.presentation.report.statement import Statement
 
-__all__ = ["Content", "Report", "Statement", "check_report", "content_of", "display", "make_report"]
+__all__ = [
+    "Content",
+    "PageOptions",
+    "PageSetting",
+    "Report",
+    "Statement",
+    "check_report",
+    "content_of",
+    "display",
+    "make_report",
+    "page_setting",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +58,8 @@ class Report:
         write_file(path, self.html.encode(), force)
 
     def __repr__(self) -> str:
-        return f"Report: a page of {len(self.html.encode()) / 1e6:.1f} MB; write(path) puts it into a file"
+        megabytes = len(self.html.encode()) / 1e6
+        return f"Report: a page of {megabytes:.1f} MB; write(path) puts it into a file"
 
     def _repr_html_(self) -> str:
         # the frame runs the page's own scripts, and has no access to the notebook
@@ -67,18 +82,7 @@ def check_report(path: PathLike, force: bool = False) -> None:
 
 
 def make_report(
-    release: Release,
-    statement: Statement | None = None,
-    *,
-    name: str | None = None,
-    top: int = TOP,
-    prove: bool = True,
-    before: Release | None = None,
-    before_name: str | None = None,
+    release: Published, setting: PageSetting | None = None, changes: Changed | None = None
 ) -> Report:
-    """Make the page of a release. `Release.report` describes the arguments."""
-    converter()
-    stated = {"name": name, "before_name": before_name}
-    return Report(
-        page(content_of(release, statement, top=top, prove=prove, before=before, **stated))
-    )
+    """Make the page of a release; `changes` are those since an earlier release."""
+    return Report(page(content_of(release, setting, changes)))

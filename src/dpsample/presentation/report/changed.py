@@ -1,29 +1,24 @@
-"""The section of a report that shows what changed since an earlier release: a table with a picture in each row."""
+"""The section of a report that shows what changed since an earlier release: a chart and a table."""
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from dpsample.answers.changes import COLUMNS, Changes
-from dpsample.presentation.pages import Markup, join, table, tag
+from dpsample.presentation.asked import Changed
+from dpsample.presentation.charts import Caption, Change, RowChart
+from dpsample.presentation.markup import Markup, join, tag
+from dpsample.presentation.numbers import whole
+from dpsample.presentation.pages import figure, table
 from dpsample.presentation.report.content import FILE, Content
-from dpsample.presentation.report.elements import (
-    again,
-    claims,
-    column_name,
-    interval_mark,
-    key_cells,
-    range_picture,
-    whole,
-)
-from dpsample.presentation.tables import printable, readable
+from dpsample.presentation.report.elements import again, claims, folded, key_cells
+from dpsample.presentation.tables import key_texts, printable, readable
 
-_ROWS = 40  # keys that are shown
-_FIRST = 15  # of these, while the list is folded
-_WIDTH = 220  # of a picture
-_LOWEST = 8.0  # frequency at the left end, if no number is lower
+# the columns after those of the keys; one that has the name of a key column has an underscore in the table
+_COLUMNS = ["before", "after", "change", "low", "high", "p", "q", "direction"]
+_DRAWN = 12  # keys of the chart: they fit on a screen
+_ROWS = 40  # keys of the table: further ones changed less
+_FIRST = 15  # of these, while the table is folded
+_LOWEST = 8.0  # frequency at the left end of the chart, if no number is lower
+_HEADS = ["before", "after", "change", "direction"]
 
 
 def changed_section(content: Content) -> Markup | None:
@@ -31,100 +26,90 @@ def changed_section(content: Content) -> Markup | None:
     changes = content.changes
     if changes is None:
         return None
+    before = content.setting.before_file
     python = (
-        f"before = dpsample.read_release({content.before!r})",
+        f"before = dpsample.read_release({before!r})",
         "print(dpsample.changes(before, release))",
     )
-    compute = again(content, python, ["changes", content.before, FILE])
+    compute = again(content, python, ["changes", before, FILE])
+    return join([changes_shown(changes, content.terms.keys, content.terms.kind.estimated), compute])
+
+
+def changes_shown(changes: Changed, keys: Sequence[str], estimated: str) -> Markup:
+    """Return the chart and the table of changes; `estimated` names what is compared."""
     if not len(changes):
-        return join(
-            [
-                tag("p", f"None of {changes.tested:,} reported keys is known to have changed."),
-                compute,
-            ]
-        )
+        return tag("p", f"None of {changes.tested:,} reported keys is known to have changed.")
+    rows = _rows_of(changes, keys)
+    chart = RowChart(_caption(changes, rows, estimated), _marks(rows), log_from=_LOWEST)
     shown = min(len(changes), _ROWS)
     some = f", of {len(changes):,} that changed" if len(changes) > shown else ""
     title = f"The {shown:,} keys with the largest certain changes{some}"
-    names = list(content.release.keys)
-    heads = [
-        *map(printable, names),
-        "before",
-        "after",
-        "change",
-        "",
-        f"{column_name(content)}, before to after",
-    ]
-    right = [*(False for _ in names), True, True, True, False, False]
-    listed = table(title, heads, list(_rows(changes, names)), right, first=_FIRST)
-    of = f"{100 * changes.fdr:g} %"
-    about = (
-        f"The {content.terms.kind.estimated} of each key in an earlier release and in this one, and the interval of "
-        "the change. What was counted is compared: ordinary variation from day to day counts as a change. Of "
-        f"{changes.tested:,} reported keys, {len(changes):,} are listed as changed; at most {of} of the listed ones "
-        "did not change, in the mean. In the picture, a ring is before, a dot is after, and the bar is where the "
-        "change may end; the scale is logarithmic."
+    heads = [*map(printable, keys), *_HEADS]
+    numbers = [*(False for _ in keys), True, True, True, False]
+    cells = list(_cells(changes, keys, rows))
+    shown_rows = table(title, heads, cells, numbers, first=_FIRST)
+    listed = folded("The same as a table", shown_rows, *claims(changes.notes))
+    counted = (
+        "What was counted is compared: ordinary variation from day to day counts as a change. "
+        f"At most {100 * changes.fdr:g} % of the listed keys did not change, in the mean."
     )
-    return join([tag("p", about), listed, *claims(changes.notes), compute])
+    about = tag("p", counted, class_="quiet")
+    return join([figure(chart), about, tag("div", listed, class_="data")])
 
 
-def _rows(changes: Changes, names: list[str]) -> Iterator[list[object]]:
-    """Yield the rows of the table: a key, its two estimates, the change, and a picture of it."""
+def _rows_of(changes: Changed, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the numbers of the keys that are shown, and the text of each key."""
     listed = changes.table.slice(0, _ROWS)
-    columns = [readable(listed[name]) for name in names]
-    numbers = listed.drop_columns(names).rename_columns(COLUMNS)
-    scale = _Scale([*_reported(numbers["before"]), *_reported(numbers["after"])])
-    for n, row in enumerate(numbers.to_pylist()):
+    numbers = listed.drop_columns(list(keys)).rename_columns(_COLUMNS)
+    rows: list[dict[str, Any]] = numbers.to_pylist()
+    for row, key in zip(rows, key_texts(listed.select(keys)), strict=True):
+        row["key"] = key
+    return rows
+
+
+def _caption(changes: Changed, rows: Sequence[dict[str, Any]], estimated: str) -> Caption:
+    """Return the words of the chart; its title names the key with the largest certain change."""
+    first = rows[0]
+    title = f"{len(changes):,} of {changes.tested:,} reported keys changed, {first['key']} most."
+    subtitle = (
+        f"{estimated[0].upper()}{estimated[1:]}, logarithmic: a ring before, a dot after, "
+        "a bar for where the change may end"
+    )
+    listed = "; ".join(f"{row['key']}: {_said(row)}" for row in rows[:_DRAWN])
+    return Caption("changed", title, f"Chart of changes. {listed}.", subtitle)
+
+
+def _marks(rows: Sequence[dict[str, Any]]) -> list[Change]:
+    marks = []
+    for row in rows[:_DRAWN]:
+        low, high = _ends(row)
+        marks.append(Change(row["key"], _said(row), row["before"], row["after"], low, high))
+    return marks
+
+
+def _ends(row: dict[str, Any]) -> tuple[float, float]:
+    """Return the interval of where the change leads: to the number after, or back to the one before if that is new."""
+    if row["before"] is None:
+        return row["after"] - row["high"], row["after"] - row["low"]
+    return row["before"] + row["low"], row["before"] + row["high"]
+
+
+def _said(row: dict[str, Any]) -> str:
+    """Say how a key changed."""
+    return f"{row['direction']}, {row['low']:+,.0f} to {row['high']:+,.0f}"
+
+
+def _cells(
+    changes: Changed, keys: Sequence[str], rows: Sequence[dict[str, Any]]
+) -> Iterator[list[object]]:
+    """Yield the rows of the table: a key, its two estimates, the interval of the change, and its direction."""
+    columns = [readable(changes.table.slice(0, _ROWS)[name]) for name in keys]
+    for n, row in enumerate(rows):
+        change = f"{row['low']:+,.0f} to {row['high']:+,.0f}"
         before = _estimate(row["before"])
         after = _estimate(row["after"])
-        low, high = row["low"], row["high"]
-        change = f"{low:+,.0f} to {high:+,.0f}"
-        picture = _picture(row, scale)
-        yield [*key_cells(columns, n), before, after, change, row["direction"], picture]
-
-
-def _reported(column: pa.ChunkedArray) -> list[float]:
-    """Return the estimates of reported keys."""
-    numbers: list[float] = column.drop_null().to_pylist()
-    return numbers
+        yield [*key_cells(columns, n), before, after, change, row["direction"]]
 
 
 def _estimate(value: float | None) -> str:
     return "not reported" if value is None else whole(value)
-
-
-class _Scale:
-    """Places of frequencies in a picture, logarithmic."""
-
-    def __init__(self, values: list[float]) -> None:
-        self.low = max(min([_LOWEST, *values]), 1.0)
-        self.span = math.log(max([*values, 2 * self.low]) * 1.3 / self.low)
-
-    def __call__(self, value: float) -> float:
-        place = math.log(max(value, self.low) / self.low) / self.span
-        return round(8 + (_WIDTH - 16) * min(place, 1.0), 2)
-
-
-def _picture(row: dict[str, Any], scale: _Scale) -> Markup:
-    """A ring for before, a dot for after, and the interval of the change as a bar; screen readers have the numbers."""
-    before, after = row["before"], row["after"]
-    start, end = scale(before or 0.0), scale(after or 0.0)
-    fixed = (
-        after if before is None else before
-    )  # the change is drawn from a number that was reported
-    low, high = sorted(scale(fixed + change) for change in _ends(row))
-
-    line = {"stroke": "currentColor", "stroke_width": "2", "fill": "none", "opacity": "0.55"}
-    marks = [tag("path", d=f"M{start} 9H{end}", **line)]
-    marks.append(interval_mark(low, high, middle=9, half=5))
-    if before is not None:
-        ring = {"fill": "var(--ground)", "stroke": "currentColor", "stroke_width": "2"}
-        marks.append(tag("circle", cx=start, cy="9", r="4", **ring))
-    if after is not None:
-        marks.append(tag("circle", cx=end, cy="9", r="4", fill="currentColor"))
-    return range_picture(*marks, width=_WIDTH, height=18)
-
-
-def _ends(row: dict[str, Any]) -> tuple[float, float]:
-    """How far the ends of the interval are from the number that is drawn: after from before, or before from after."""
-    return (-row["high"], -row["low"]) if row["before"] is None else (row["low"], row["high"])

@@ -4,9 +4,12 @@ from dpsample.accounting.totals import Total
 from dpsample.estimators.estimate import Estimate, in_all_keys
 from dpsample.estimators.notes import claim_of
 from dpsample.presentation.label import label_of
-from dpsample.presentation.pages import Markup, join, table, tag
+from dpsample.presentation.markup import Markup, join, tag
+from dpsample.presentation.numbers import interval, whole
+from dpsample.presentation.pages import table
 from dpsample.presentation.report.content import FILE, Content
-from dpsample.presentation.report.elements import again, claims, interval, numbers_of, whole
+from dpsample.presentation.report.elements import NOT_GUARANTEED, again, claims, folded
+from dpsample.presentation.report.reporting import reporting_section
 from dpsample.release.explain import (
     explain_possible,
     explain_reporting,
@@ -18,25 +21,37 @@ from dpsample.release.terms import Terms
 
 
 def limits_section(content: Content) -> Markup:
-    """Return what the release cannot show."""
-    terms, threshold = content.terms, content.detection_threshold
-    missing = "A key that is not listed may be in the data: it may have been rare, or not sampled."
-    if threshold:
-        missing = (
-            f"A key that is not listed may be in the data. Below the detection threshold, frequency {threshold:,}, "
-            "most keys are not reported, and their number is unknown."
-        )
-    lines = [sentence(explain_reporting(terms)), *_user_limits(content), missing, _sums(content)]
-    parts = [tag("ul", *(tag("li", line) for line in lines))]
+    """Return what the release cannot show: what is hidden first, then everything else, folded."""
+    terms = content.terms
+    first = [_missing(content), sentence(explain_reporting(terms))]
+    others = [*_user_limits(content), _sums(content)]
+    parts: list[Markup | None] = [
+        _list(first),
+        folded("More on what numbers are about", _list(others)),
+        reporting_section(content),
+    ]
     if terms.bought.total is not None:
         parts += _total(content, terms.bought.total)
-    return join(parts)
+    return join(part for part in parts if part)
+
+
+def _list(lines: list[str]) -> Markup:
+    return tag("ul", *(tag("li", line) for line in lines))
+
+
+def _missing(content: Content) -> str:
+    """Say what it means that a key is not listed."""
+    threshold = content.detection_threshold
+    if not threshold:
+        return "A key that is not listed may be in the data: it may have been rare, or not sampled."
+    return (
+        f"A key that is not listed may be in the data. Below the detection threshold, frequency {threshold:,}, "
+        "most keys are not reported, and their number is unknown."
+    )
 
 
 def _total(content: Content, total: Total) -> list[Markup]:
-    """The total of the data, and how much of it is in which keys."""
-    terms = content.terms
-    unit = _unit_of(total, terms)
+    """Return the total of the data, and how much of it is in which keys."""
     calls = ["print(release.total.estimate())"]
     parts: list[Markup] = []
     notes: list[str] = []
@@ -49,6 +64,7 @@ def _total(content: Content, total: Total) -> list[Markup]:
         parts.append(_line(name, _about(content.other)))
         calls.append("print(release.other())")
         notes += [f"{name}: {claim_of(note)}" for note in content.other.notes]
+    unit = _unit_of(total, content.terms)
     stated = f"The data have about {explain_total(total)} ({unit})."
     if not parts:
         return [tag("p", stated)]
@@ -61,7 +77,7 @@ def _total(content: Content, total: Total) -> list[Markup]:
 
 
 def _unit_of(total: Total, terms: Terms) -> str:
-    """What the total counts."""
+    """Return the unit of the total."""
     if terms.unit == "element":
         return "elements"
     unit = "keys of users, each user once in a key"
@@ -71,15 +87,16 @@ def _unit_of(total: Total, terms: Terms) -> str:
 
 
 def _sum_lines(asked: Estimate) -> list[Markup]:
-    """What is in the reported keys, and then what is in all keys, in the words of `Release.sum`."""
+    """Return what is in the reported keys, and then what is in all keys, in the words of `Release.sum`."""
+    in_all = _line(in_all_keys(asked.at_least), _about(asked))
     reported = asked.reported
     if reported is None:
-        return [_line(in_all_keys(asked.at_least), _about(asked))]
-    seen = f"{whole(reported.value)} ({100 * asked.level:g} %: {interval(reported.low, reported.high)})"
-    lines = [_line("in reported keys", seen)]
+        return [in_all]
+    ends = interval(reported.low, reported.high)
+    seen = f"{whole(reported.value)} ({100 * asked.level:g} %: {ends})"
     if reported.others:
-        return [*lines, tag("li", f"in all keys: {reported.others}")]
-    return [*lines, _line(in_all_keys(asked.at_least), _about(asked))]
+        in_all = tag("li", f"in all keys: {reported.others}")
+    return [_line("in reported keys", seen), in_all]
 
 
 def _line(name: str, number: str) -> Markup:
@@ -87,13 +104,14 @@ def _line(name: str, number: str) -> Markup:
 
 
 def _about(estimate: Estimate) -> str:
-    """An estimate with its interval, and whether that is guaranteed."""
-    value, ends, guaranteed = numbers_of(estimate)
-    return f"{value} ({100 * estimate.level:g} %: {ends}{', ' * bool(guaranteed)}{guaranteed})"
+    """Return an estimate with its interval, and whether that is guaranteed."""
+    ends = interval(estimate.low, estimate.high)
+    doubt = "" if estimate.guaranteed else f", {NOT_GUARANTEED}"
+    return f"{whole(estimate.value)} ({100 * estimate.level:g} %: {ends}{doubt})"
 
 
 def _user_limits(content: Content) -> list[str]:
-    """What numbers of users are about, and what they are not."""
+    """Say what numbers of users are about, and what they are not."""
     terms = content.terms
     if terms.unit == "element":
         return []
@@ -108,7 +126,7 @@ def _user_limits(content: Content) -> list[str]:
 
 
 def _sums(content: Content) -> str:
-    """What sums over keys include."""
+    """Say what sums over keys include."""
     marked = "An interval without its nominal coverage is marked as not guaranteed."
     if content.counted:
         return f"Sums, ranks, quantiles and the top list are about reported keys alone. {marked}"
@@ -122,17 +140,15 @@ def label_section(content: Content) -> Markup:
         content.command("verify", FILE),
         content.command("report", FILE, "-o", "report.html"),
     ]
-    return join(
-        [
-            table(
-                "All fields of the privacy label",
-                ["field", "value"],
-                label_of(content.release).items(),
-            ),
-            tag(
-                "p",
-                "To print the parameters, to prove the stated terms private, and to make this page:",
-            ),
-            tag("pre", "\n".join(commands), tabindex="0", class_="again"),
-        ]
+    fields = table(
+        "All fields of the privacy label", ["field", "value"], label_of(content.release).items()
+    )
+    again_words = (
+        "To print the parameters, to prove the stated terms private, and to make this page:"
+    )
+    return folded(
+        "Show the label",
+        fields,
+        tag("p", again_words),
+        tag("pre", "\n".join(commands), tabindex="0", class_="again"),
     )

@@ -1,107 +1,124 @@
-"""The report as HTML: sections of words, tables and charts. `content` computes the values."""
+"""The report as HTML: the finding, then privacy, then what cannot be seen. `content` computes the values."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
 from dpsample import __version__
-from dpsample.presentation.pages import Document, Markup, join, tag
+from dpsample.presentation.markup import Markup, join, tag
+from dpsample.presentation.pages import Document
 from dpsample.presentation.report.changed import changed_section
 from dpsample.presentation.report.content import Content
-from dpsample.presentation.report.frequencies import frequencies_chart, frequencies_section
-from dpsample.presentation.report.keys import search_data, search_section, top_section
+from dpsample.presentation.report.finding import finding_section
+from dpsample.presentation.report.frequencies import frequencies_section
 from dpsample.presentation.report.limits import label_section, limits_section
 from dpsample.presentation.report.privacy import privacy_section
-from dpsample.presentation.report.reporting import reporting_chart, reporting_section
+from dpsample.presentation.report.search import search_data, search_section
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import printable
 
 
-def page(content: Content) -> str:
-    """Return the HTML of the document."""
-    sections = _sections(content)
-    body = join(
-        [
-            tag("a", "Skip to the content", href="#content", class_="skip"),
-            _header(content, sections),
-            tag("main", *(_shown(section) for section in sections), id="content"),
-            tag(
-                "footer",
-                tag("p", f"dpsample {__version__}. This page needs no network and sends no data."),
-            ),
-        ]
-    )
-    charts = {"chart-reported": reporting_chart(content)}
-    if content.counts:
-        charts["chart-frequencies"] = frequencies_chart(content)
-    return Document(
-        printable(content.title), body, {"keys": search_data(content.listing)}, charts, [_script()]
-    ).html()
-
-
 @dataclass(frozen=True)
 class Section:
-    """A section of the page: the name of its anchor, its name in the navigation, its title, and what is in it."""
+    """A section of a page: the name of its anchor, its title, and its content."""
 
     anchor: str
-    short: str
     title: str
     inner: Markup
 
 
-def _sections(content: Content) -> list[Section]:
-    """Return the sections that this release has."""
-    sections = [
-        ("privacy", "Privacy", "Privacy", privacy_section),
-        ("top", "Top keys", "Top keys", top_section),
-        ("changed", "Changes", "What changed", changed_section),
-        ("search", "Search", "All keys", search_section),
-        ("frequencies", "Frequencies", "How frequent keys are", frequencies_section),
-        ("reported", "Reporting", "Reporting probability", reporting_section),
-        ("limits", "Limits", "What this release cannot show", limits_section),
-        ("label", "Label", "Privacy label", label_section),
-    ]
-    made = []
-    for anchor, short, title, make in sections:
-        inner: Markup | None = make(content)
+Make = Callable[[Content], Markup | None]
+# the anchor of each section, and what makes its content; a section without content is left out
+_SECTIONS: dict[str, Make] = {
+    "finding": finding_section,
+    "changed": changed_section,
+    "privacy": privacy_section,
+    "limits": limits_section,
+    "search": search_section,
+    "frequencies": frequencies_section,
+    "label": label_section,
+}
+_TITLES = {
+    "finding": "What the data show",
+    "changed": "What changed",
+    "privacy": "How people are protected",
+    "limits": "What cannot be seen",
+    "search": "Find a key",
+    "frequencies": "How frequent keys are",
+    "label": "Privacy label",
+}
+_FOLLOW = (
+    "All numbers follow from the private release alone. This page shows nothing else of the data."
+)
+_FOLLOW_SEVERAL = (
+    "All numbers follow from the private releases alone. This page shows nothing else of the data."
+)
+
+
+def page(content: Content) -> str:
+    """Return the HTML of the document."""
+    sections = []
+    for anchor, make in _SECTIONS.items():
+        inner = make(content)
         if inner:
-            made.append(Section(anchor, short, title, inner))
-    return made
+            sections.append(Section(anchor, _TITLES[anchor], inner))
+    follow = _FOLLOW if content.changes is None else _FOLLOW_SEVERAL
+    body = body_of(content.title, content.statement, sections, follow)
+    data = {"keys": search_data(content.listing)}
+    return Document(printable(content.title), body, data, [script()]).html()
 
 
-def _shown(section: Section) -> Markup:
-    return tag("section", tag("h2", section.title), section.inner, id=section.anchor)
+def body_of(title: str, statement: Statement, sections: list[Section], follow: str) -> Markup:
+    """Return the body of a page: its header, its sections, and what all pages end with."""
+    shown = []
+    for section in sections:
+        heading = tag("h2", section.title)
+        shown.append(tag("section", heading, section.inner, id=section.anchor))
+    ending = f"dpsample {__version__}. This page needs no network and sends no data."
+    skip = tag("a", "Skip to the content", href="#content", class_="skip")
+    header = _header(title, statement, sections)
+    main = tag("main", *shown, id="content")
+    footer = tag("footer", tag("p", follow), tag("p", ending))
+    return join([skip, header, main, footer])
 
 
-def _header(content: Content, sections: list[Section]) -> Markup:
+def _header(title: str, statement: Statement, sections: list[Section]) -> Markup:
     """Return the title, what the publisher states, and links to the sections."""
-    releases = "release" if content.changes is None else "releases"
-    follow = f"All numbers follow from the private {releases} alone. This page shows nothing else of the data."
-    links = [tag("li", tag("a", section.short, href=f"#{section.anchor}")) for section in sections]
+    links = []
+    for section in sections:
+        link = tag("a", section.title, href=f"#{section.anchor}")
+        links.append(tag("li", link))
     return tag(
         "header",
-        tag("h1", printable(content.title)),
-        *_stated(content.statement),
-        tag("p", follow, class_="quiet"),
+        tag("h1", printable(title)),
+        *_stated(statement),
         tag("nav", tag("ul", *links), aria_label="Sections"),
     )
 
 
 def _stated(statement: Statement) -> list[Markup]:
-    """What the publisher says about the data, when, and whom to ask."""
+    """Return what the publisher says about the data, when, and whom to ask."""
     lines = [tag("p", printable(text, len(text))) for text in statement.paragraphs]
     facts = []
     if statement.date is not None:
         facts.append(join(["Published: ", tag("time", str(statement.date)), ". "]))
     if statement.contact is not None:
-        contact = printable(statement.contact)
-        link = (
-            tag("a", contact, href=statement.link, rel="noreferrer") if statement.link else contact
-        )
-        facts.append(join(["Contact: ", link]))
-    return [*lines, tag("p", *facts)] if facts else lines
+        facts.append(join(["Contact: ", _contact(statement)]))
+    if facts:
+        lines.append(tag("p", *facts, class_="quiet"))
+    return lines
+
+
+def _contact(statement: Statement) -> object:
+    """Return whom to ask, as a link if it is an address."""
+    contact = printable(statement.contact or "")
+    if statement.link is None:
+        return contact
+    return tag("a", contact, href=statement.link, rel="noreferrer")
 
 
 @lru_cache
-def _script() -> str:
+def script() -> str:
+    """Return the code of the search box and of the folded lists."""
     return files("dpsample.presentation.report").joinpath("report.js").read_text(encoding="utf-8")

@@ -1,10 +1,12 @@
-"""The section of a report on its privacy: unit, strength, parts, and the proof."""
+"""The section of a report on its privacy: two sentences; and, folded, the parameters, their parts, and the proof."""
 
 from dpsample.definitions import Definition
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
-from dpsample.presentation.pages import Markup, table, tag
+from dpsample.presentation.markup import Markup, join, tag
+from dpsample.presentation.pages import table
 from dpsample.presentation.report.content import FILE, Content
+from dpsample.presentation.report.elements import folded
 from dpsample.privacy import Privacy
 from dpsample.release.explain import (
     VOUCHED,
@@ -16,30 +18,29 @@ from dpsample.release.spending import Spending
 
 
 def privacy_section(content: Content) -> Markup:
-    """Return what is protected, how strongly, and what was spent on which part."""
-    stated = content.terms
-    factor, guess, delta = map(sentence, explain_strength(stated.privacy, stated.unit))
-    terms = [
-        ("Unit of privacy", f"{explain_protected(stated.max_keys, stated.unit)}."),
-        ("Strength", f"{factor} {guess}"),
+    """Return who is protected, and what someone could guess; everything else is folded, unless the proof failed."""
+    terms = content.terms
+    protected = f"This page protects {explain_protected(terms.max_keys, terms.unit)}."
+    factor, guess, delta = map(sentence, explain_strength(terms.privacy, terms.unit))
+    details = [
+        ("Unit of privacy", f"{explain_protected(terms.max_keys, terms.unit)}."),
+        ("Strength", factor),
         ("Beyond the factor", delta),
         ("Composition", "every further release of the same data adds to what is spent."),
     ]
-    words = [tag("p", tag("strong", f"{name}: "), clause) for name, clause in terms]
-    ledger = f"The ledger of the dataset has this release as entry {stated.ledger}."
-    return tag(
-        "div",
-        _key_facts(content),
-        *words,
-        _parts(content),
-        *_proof(content),
-        *([tag("p", ledger)] if stated.ledger else []),
-        class_="label",
+    words = [tag("p", tag("strong", f"{name}: "), clause) for name, clause in details]
+    if terms.ledger:
+        words.append(
+            tag("p", f"The ledger of the dataset has this release as entry {terms.ledger}.")
+        )
+    exactly = folded(
+        "Parameters and proof", _key_facts(content), *words, *_parts(content), *_proof(content)
     )
+    return join([tag("p", f"{protected} {guess}"), *_failure(content), exactly])
 
 
 def _key_facts(content: Content) -> Markup:
-    """Return the numbers that a reader looks for first."""
+    """Return the parameters."""
     terms = content.terms
     facts = {
         "keys reported": f"{len(content.release):,}",
@@ -55,20 +56,23 @@ def _key_facts(content: Content) -> Markup:
     return tag("dl", *items, class_="facts")
 
 
-def _parts(content: Content) -> Markup:
-    """Return a table of what was spent on which part: in epsilon, or in rho or mu."""
-    terms, definition = content.terms, content.terms.privacy.definition
-    amount, caption = (
-        ("epsilon", "Epsilon") if definition is None else (definition.symbol, str(definition))
-    )
+def _parts(content: Content) -> list[Markup]:
+    """Return a table of what was spent on which part, if there are several: in epsilon, or in rho or mu."""
+    terms = content.terms
+    if not terms.spent:
+        return []
+    definition = terms.privacy.definition
+    symbol = "epsilon" if definition is None else definition.symbol
+    unit = "Epsilon" if definition is None else str(definition)
     keys = "keys"
     if not terms.keys_only:
         keys += " and their numbers of users" if content.counted else " and their frequencies"
-    bought = [[spending.words, _cost(spending, definition), "0"] for spending in terms.spent]
-    rows = [[keys, *_spent(terms.keys_privacy)], *bought, ["all", *_spent(terms.privacy)]]
-    return table(
-        f"{caption} and delta, by part", ["part", amount, "delta"], rows, [False, True, True]
-    )
+    rows = [[keys, *_spent(terms.keys_privacy)]]
+    for spending in terms.spent:
+        rows.append([spending.words, _cost(spending, definition), "0"])
+    rows.append(["all", *_spent(terms.privacy)])
+    heads = ["part", symbol, "delta"]
+    return [table(f"{unit} and delta, by part", heads, rows, [False, True, True])]
 
 
 def _spent(privacy: Privacy) -> list[str]:
@@ -78,35 +82,38 @@ def _spent(privacy: Privacy) -> list[str]:
 
 
 def _cost(spending: Spending, definition: Definition | None) -> str:
-    """The cost of a noisy number, in rho or in mu where the privacy is stated so: mu adds up by its square."""
+    """Return the cost of a noisy number, in rho or in mu where the privacy is stated so: mu adds up by its square."""
     if definition is None:
         return text(spending.epsilon)
-    return f"{float(definition.implied([spending.epsilon]).value):.6g}"
+    implied = definition.implied([spending.epsilon])
+    return f"{float(implied.value):.6g}"
+
+
+def _failure(content: Content) -> list[Markup]:
+    """Return a warning that is not folded, if the proof failed."""
+    if not isinstance(content.proof, PrivacyViolation):
+        return []
+    verdict = tag("span", "The proof FAILED", class_="bad")
+    run = tag("code", content.command("verify", FILE))
+    return [tag("p", verdict, f": {content.proof}. Run ", run)]
 
 
 def _proof(content: Content) -> list[Markup]:
-    proof, command = content.proof, tag("code", content.command("verify", FILE))
-    if proof is None:
-        return [tag("p", tag("strong", "Certificate: "), "not run for this page. Run ", command)]
+    """Return the verdict on the stated terms, and the proof."""
+    proof = content.proof
     if isinstance(proof, PrivacyViolation):
-        verdict = tag("span", "FAILED", class_="bad")
-        return [tag("p", tag("strong", "Certificate: "), verdict, f": {proof}. Run ", command)]
-    laws = (
-        "token laws"
-        if content.terms.discovery is None
-        else "noise and of the reporting probabilities"
-    )
-    covered = (
-        "terms proved" if proof.complete else "terms proved at the frequencies that were checked"
-    )
+        return []
+    name = tag("strong", "Certificate: ")
+    run = join(["Run ", tag("code", content.command("verify", FILE))])
+    if proof is None:
+        return [tag("p", name, "not run for this page. ", run)]
+    laws = "token laws"
+    if content.terms.discovery is not None:
+        laws = "noise and of the reporting probabilities"
+    covered = "terms proved"
+    if not proof.complete:
+        covered = "terms proved at the frequencies that were checked"
     verdict = tag("span", covered, class_="good")
     exactly = f", in exact arithmetic, on the integers of the {laws}. {sentence(VOUCHED)}"
-    return [
-        tag("p", tag("strong", "Certificate: "), verdict, exactly),
-        tag(
-            "details",
-            tag("summary", "The proof"),
-            tag("pre", str(proof), tabindex="0"),
-            tag("p", "Run ", command),
-        ),
-    ]
+    shown = folded("The proof", tag("pre", str(proof), tabindex="0"), tag("p", run))
+    return [tag("p", name, verdict, exactly), shown]

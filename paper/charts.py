@@ -1,9 +1,9 @@
-"""Line and bar charts, described by Altair: as PNG and SVG. Also what all charts have: styles of lines, and axes.
+"""The line charts of the figures, drawn by Altair: as PNG and SVG.
 
 Lines differ by colour and by dash. The colours are those of Okabe and Ito, which colour-blind people can distinguish,
 in an order in which neighbours also differ in grey. Axes are labelled in words.
 
-Altair and vl-convert come with ``pip install 'dpsample[report]'`` and are imported when a chart is drawn. No network.
+Altair and vl-convert are tools of developers (``pip install '.[dev]'``), imported when a chart is drawn.
 """
 
 import math
@@ -28,7 +28,6 @@ STYLES: tuple[tuple[str, list[int]], ...] = (
 WIDTH, HEIGHT = 300, 210
 Span = tuple[float, float]
 Rows = list[Mapping[str, Any]]
-_BAR_TOOLTIP = ("key:N", "value:Q", "low:Q", "high:Q")
 _POWERS = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '~g') : format(datum.value, '~e')"
 
 
@@ -52,9 +51,7 @@ def styles(lines: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
     {'ours': ('#0072B2', [1, 0]), 'theirs': ('#D55E00', [7, 3])}
     """
     if len(lines) > len(STYLES):
-        raise InvalidValue(
-            f"a figure can have at most {len(STYLES)} lines, not {len(lines)}", "use more figures"
-        )
+        raise InvalidValue(f"a figure can have at most {len(STYLES)} lines, not {len(lines)}", "use more figures")
     return dict(zip(lines, STYLES, strict=False))
 
 
@@ -67,11 +64,7 @@ def line_chart(rows: Iterable[Mapping[str, Any]], panels: Sequence[Panel], colum
         own = [row for row in rows if row["panel"] == panel.title]
         described = altair.Chart(altair.InlineData(values=own), title=panel.title)
         lines = described.mark_line(strokeWidth=2, clip=True, interpolate="linear")
-        charts.append(
-            lines.encode(**_axes(altair, panel, own), **by_line).properties(
-                width=WIDTH, height=HEIGHT
-            )
-        )
+        charts.append(lines.encode(**_axes(altair, panel, own), **by_line).properties(width=WIDTH, height=HEIGHT))
     return _on_paper(altair.concat(*charts, columns=columns, spacing={"row": 24, "column": 28}))
 
 
@@ -81,9 +74,7 @@ def _by_line(altair: Any, rows: Rows) -> dict[str, Any]:
     lines = list(looks)
     color = altair.Scale(domain=lines, range=[color for color, _ in looks.values()])
     dash = altair.Scale(domain=lines, range=[dash for _, dash in looks.values()])
-    legend = altair.Legend(
-        title=None, orient="bottom", columns=4, labelLimit=0, symbolType="stroke", symbolSize=900
-    )
+    legend = altair.Legend(title=None, orient="bottom", columns=4, labelLimit=0, symbolType="stroke", symbolSize=900)
     return {
         "color": altair.Color("line:N", scale=color, sort=lines, legend=legend),
         "strokeDash": altair.StrokeDash("line:N", scale=dash, sort=lines, legend=legend),
@@ -94,24 +85,6 @@ def _axes(altair: Any, panel: Panel, rows: Rows) -> dict[str, Any]:
     x = axis(panel.x, [row["x"] for row in rows], panel.log_x, panel.span_x)
     y = axis(panel.y, [row["y"] for row in rows], panel.log_y, panel.span_y, room=True)
     return {"x": altair.X("x:Q", **x), "y": altair.Y("y:Q", **y)}
-
-
-def bar_chart(rows: Iterable[Mapping[str, Any]], title: str, x: str) -> Any:
-    """Draw rows of ``key, value, low, high``: a bar for each, from top to bottom, with its interval as an error bar."""
-    alt = _altair()
-    keys = alt.Y("key:N", sort=None, title=None, axis=alt.Axis(labelLimit=300))
-    base = alt.Chart(alt.InlineData(values=list(rows)), title=title)
-    bars = base.mark_bar(color=STYLES[0][0], opacity=0.55, size=12).encode(
-        x=alt.X("value:Q", title=x),
-        y=keys,
-        tooltip=[
-            alt.Tooltip(name, format="" if name == "key:N" else ",.0f") for name in _BAR_TOOLTIP
-        ],
-    )
-    intervals = base.mark_errorbar(ticks={"size": 12}, color=INK).encode(
-        x=alt.X("low:Q", title=x), x2="high:Q", y=keys
-    )
-    return _on_paper(alt.layer(bars, intervals).properties(width=2 * WIDTH, height=alt.Step(20)))
 
 
 def _on_paper(chart: Any) -> Any:
@@ -125,9 +98,7 @@ def _on_paper(chart: Any) -> Any:
     }
     return (
         chart.configure(background="white", font=FONT)
-        .configure_axis(
-            **words, titleFontSize=12, titleFontWeight="normal", gridColor=PALE, domainColor=INK
-        )
+        .configure_axis(**words, titleFontSize=12, titleFontWeight="normal", gridColor=PALE, domainColor=INK)
         .configure_title(font=FONT, fontSize=13, fontWeight="bold", color=INK)
         .configure_legend(labelFont=FONT, labelFontSize=12, labelColor=INK)
         .configure_view(stroke=None)
@@ -136,18 +107,18 @@ def _on_paper(chart: Any) -> Any:
 
 def svg(chart: Any) -> str:
     """Return a chart as SVG."""
-    return str(converter().vegalite_to_svg(chart.to_json()))
+    return str(_converter().vegalite_to_svg(chart.to_json()))
 
 
 def png(image: str) -> bytes:
     """Return an SVG as PNG, with 1.5 pixels for each unit of its size."""
-    return bytes(converter().svg_to_png(image, scale=1.5))
+    return bytes(_converter().svg_to_png(image, scale=1.5))
 
 
-def check_drawing(extra: str = "report") -> None:
-    """Refuse, before any work, to draw without the libraries, and name the extra that installs them."""
-    _altair(extra)
-    converter(extra)
+def check_drawing() -> None:
+    """Refuse, before any work, to draw without the libraries."""
+    _altair()
+    _converter()
 
 
 def axis(
@@ -200,24 +171,22 @@ def _steps(decades: float) -> tuple[float, ...]:
     return (1, 3) if decades < 3 else (1,)
 
 
-def converter(extra: str = "report") -> Any:
-    """Return vl-convert, which draws charts without a browser, and holds the code by which browsers draw them."""
+def _converter() -> Any:
+    """Return vl-convert, which draws charts without a browser."""
     try:
         import vl_convert
     except ImportError:
-        raise _missing(extra) from None
+        raise _missing() from None
     return vl_convert
 
 
-def _altair(extra: str = "report") -> Any:
+def _altair() -> Any:
     try:
         import altair
     except ImportError:
-        raise _missing(extra) from None
+        raise _missing() from None
     return altair
 
 
-def _missing(extra: str) -> InvalidValue:
-    return InvalidValue(
-        "charts need Altair and vl-convert", f"run: pip install 'dpsample[{extra}]'"
-    )
+def _missing() -> InvalidValue:
+    return InvalidValue("charts need Altair and vl-convert", "run: pip install '.[dev]'")
