@@ -35,7 +35,11 @@ class Extension(NamedTuple):
     def added(parts: Sequence["Extension"]) -> "Extension":
         """Return the sum of several releases: their errors are independent."""
         amount = math.fsum(part.amount for part in parts)
-        return Extension(amount, math.hypot(*(part.error for part in parts)))
+        errors = [part.error for part in parts]
+        return Extension(amount, math.hypot(*errors))
+
+
+NOTHING_BEYOND = Extension()
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,8 @@ class Sum:
 
     value: float
     error: float
-    below: Extension = Extension()
-    above: Extension = Extension()
+    below: Extension = NOTHING_BEYOND
+    above: Extension = NOTHING_BEYOND
     least: float = -math.inf
     most: float = math.inf
 
@@ -65,14 +69,13 @@ class Sum:
         """Return the sum of sums of several releases: their errors are independent."""
         if len(sums) == 1:
             return sums[0]
-        return Sum(
-            value=math.fsum(one.value for one in sums),
-            error=math.hypot(*(one.error for one in sums)),
-            below=Extension.added([one.below for one in sums]),
-            above=Extension.added([one.above for one in sums]),
-            least=sum(one.least for one in sums),
-            most=sum(one.most for one in sums),
-        )
+        value = math.fsum(one.value for one in sums)
+        errors = [one.error for one in sums]
+        below = Extension.added([one.below for one in sums])
+        above = Extension.added([one.above for one in sums])
+        least = sum(one.least for one in sums)
+        most = sum(one.most for one in sums)
+        return Sum(value, math.hypot(*errors), below, above, least, most)
 
     def possible(self, number: float) -> float:
         """Move a number to where the sum can be."""
@@ -80,8 +83,10 @@ class Sum:
 
     def ends(self) -> tuple["Sum", "Sum"]:
         """Return the sum with all that may be beyond the lower end of the clip, and with all beyond the upper end."""
-        lowest = Sum(self.value - self.below.amount, math.hypot(self.error, self.below.error))
-        highest = Sum(self.value + self.above.amount, math.hypot(self.error, self.above.error))
+        error_of_lowest = math.hypot(self.error, self.below.error)
+        error_of_highest = math.hypot(self.error, self.above.error)
+        lowest = Sum(self.value - self.below.amount, error_of_lowest)
+        highest = Sum(self.value + self.above.amount, error_of_highest)
         return lowest, highest
 
 
@@ -95,7 +100,8 @@ class Summed:
     @property
     def name(self) -> str:
         """The name by which it is asked for."""
-        return self.record.amount.clipped if self.only_clipped else self.record.amount.name
+        amount = self.record.amount
+        return amount.clipped if self.only_clipped else amount.name
 
     @property
     def note(self) -> str:
@@ -145,16 +151,21 @@ class Summed:
 
 
 def amount_of(amounts: Sequence[Clipped], name: Any) -> Summed | None:
-    """Return the amount that has this name, if there is one."""
+    """Return the amount that has this name, if it is a name and there is one."""
+    if not isinstance(name, str):
+        return None
     for record in amounts:
-        if isinstance(name, str) and name in (record.amount.name, record.amount.clipped):
-            return Summed(record, only_clipped=name == record.amount.clipped)
+        for only_clipped in (False, True):
+            summed = Summed(record, only_clipped)
+            if name == summed.name:
+                return summed
     return None
 
 
 def bounded_sum(total: Sum, level: float) -> Bounded:
     """Return a sum with its interval."""
-    return Bounded(total.possible(total.value), total.error, *total.interval(level))
+    low, high = total.interval(level)
+    return Bounded(total.possible(total.value), total.error, low, high)
 
 
 @dataclass(frozen=True)
@@ -189,23 +200,32 @@ class Ratio:
         """Return the ratio of two sums over some keys, and notes. `sum_of` sums an amount, or None: users."""
         a = sum_of(self.above)
         b = sum_of(self.below)
-        corners = [fieller(x, y, level) for x, y in product(a.ends(), b.ends())]
-        low = min(low for low, _ in corners)
-        high = max(high for _, high in corners)
+        low = math.inf
+        high = -math.inf
+        # both sums without, and with, what is beyond their clips
+        for end_of_a, end_of_b in product(a.ends(), b.ends()):
+            lowest, highest = fieller(end_of_a, end_of_b, level)
+            low = min(low, lowest)
+            high = max(high, highest)
         value = math.nan
         error = math.nan
         if b.value:
             value = a.value / b.value
-            error = math.hypot(a.error, value * b.error) / abs(b.value)
+            error_of_a_less_ratio_b = math.hypot(a.error, value * b.error)
+            error = error_of_a_less_ratio_b / abs(b.value)
 
-        amounts = [summed for summed in (self.above, self.below) if summed is not None]
-        notes = list(dict.fromkeys(amount.note for amount in amounts))
+        notes = []
+        for summed in (self.above, self.below):
+            if summed is not None and summed.note not in notes:
+                notes.append(summed.note)
         if not math.isfinite(high - low):
             unknown = f"{self.per} cannot be distinguished from 0: nothing is known of the ratio"
             return Bounded(value, error, low, high), [*notes, unknown]
         if b.least >= 0:
             # the ratio has the sign of the first sum, whose possible range ends at 0, or nowhere
-            value, low, high = (a.possible(number) for number in (value, low, high))
+            value = a.possible(value)
+            low = a.possible(low)
+            high = a.possible(high)
         return Bounded(value, error, low, high), notes
 
 
@@ -218,14 +238,16 @@ def fieller(a: Sum, b: Sum, level: float) -> tuple[float, float]:
     (8.3..., 12.4...)
     """
     square = margin(level) ** 2
-    steep = b.value**2 - square * b.error**2
-    if steep <= 0:
+    quadratic = b.value**2 - square * b.error**2
+    if quadratic <= 0:
         return -math.inf, math.inf
-    middle = a.value * b.value
-    at_zero = a.value**2 - square * a.error**2
-    discriminant = middle**2 - steep * at_zero
+    half_linear = a.value * b.value
+    constant = a.value**2 - square * a.error**2
+    discriminant = half_linear**2 - quadratic * constant
     root = math.sqrt(max(discriminant, 0.0))
-    return (middle - root) / steep, (middle + root) / steep
+    low = (half_linear - root) / quadratic
+    high = (half_linear + root) / quadratic
+    return low, high
 
 
 def sum_over(summed: Summed | None, keys: CountedKeys, table: pa.Table) -> Sum:

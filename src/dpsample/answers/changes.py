@@ -77,7 +77,8 @@ class Changes:
 
     def lines(self, limit: int | None = 10) -> list[str]:
         """Return what a change is, the first rows, or all, as aligned text, and then the remarks and notes."""
-        return [self.about, *table_lines(self.table, _formats(), limit), *self.remarks()]
+        rows = table_lines(self.table, _formats(), limit)
+        return [self.about, *rows, *self.remarks()]
 
     def remarks(self) -> list[str]:
         """Return how many keys are listed, and what is claimed of them."""
@@ -153,7 +154,8 @@ def changes(
     listed = np.flatnonzero(q <= fdr)
     # intervals of chosen keys hold in the mean if they have the level of Benjamini and Yekutieli (2005)
     number_tested = len(q)
-    among = level_among(question.level, len(listed), max(number_tested, 1))
+    rivals = max(number_tested, 1)
+    among = level_among(question.level, len(listed), rivals)
     low, high = tested.intervals(listed, among)
 
     certain_change = np.maximum(low, -high)
@@ -168,7 +170,8 @@ def changes(
         q=q[listed],
     )
     numbers = numbers.divided(hypothesis.sizes)
-    table = numbers.appended_to(keys.take(pa.array(listed)), found.rises[listed])
+    listed_keys = keys.take(pa.array(listed))
+    table = numbers.appended_to(listed_keys, found.rises[listed])
     notes = _notes(sides, question.level)
     return Changes(table, number_tested, fdr, question.level, notes, hypothesis.about)
 
@@ -176,9 +179,10 @@ def changes(
 def _tested(sides: Sides, question: Question, hypothesis: Hypothesis) -> tuple[pa.Table, Tested]:
     """Return the keys that a question selects among those that any release reports, and what is known of each."""
     keys, places = keys_of(sides.all)
-    [(rows, _)] = Selection.of(Rows(keys), question).weighted_rows()[1]
+    _, [(rows, _)] = Selection.of(Rows(keys), question).weighted_rows()
     selected = keys.take(pa.array(rows))
-    return selected, Tested(compared(sides, selected, places[rows]), hypothesis)
+    both_sides = compared(sides, selected, places[rows])
+    return selected, Tested(both_sides, hypothesis)
 
 
 class _Listed(NamedTuple):
@@ -240,18 +244,17 @@ def adjusted(p: Floats) -> Floats:
     order = np.argsort(p)
     places = np.arange(1, len(p) + 1)
     raised = p[order] * len(p) / places
-    smallest_from_here = np.minimum.accumulate(raised[::-1])[::-1]
+    descending = raised[::-1]
+    least_so_far = np.minimum.accumulate(descending)
     q = np.empty(len(p))
-    q[order] = smallest_from_here
+    q[order] = least_so_far[::-1]
     return np.minimum(q, 1.0)
 
 
 def _notes(sides: Sides, level: float) -> tuple[str, ...]:
     """Return how few elements a new or vanished key probably had where it was not reported, and what users are."""
-    notes = [
-        *_note_of_missed("new: before, probably", sides.before, level),
-        *_note_of_missed("vanished: after, probably", sides.after, level),
-    ]
+    notes = _note_of_missed("new: before, probably", sides.before, level)
+    notes += _note_of_missed("vanished: after, probably", sides.after, level)
     several = any(len(side) > 1 for side in sides)
     if several and sides.before[0].unit == "user":
         notes.append(USER_DAYS)
@@ -263,7 +266,8 @@ def _note_of_missed(name: str, releases: tuple[Release, ...], level: float) -> l
     silences = [Silence.of(release.terms) for release in releases]
     if any(silence.only_listed for silence in silences):
         return []
-    [most] = largest_unreported(releases, np.array([1 - level])).tolist()
+    missed = np.array([1 - level])
+    [most] = largest_unreported(releases, missed).tolist()
     if not math.isfinite(most):
         return []
     gave = ", if all of its users gave it" if silences[0].discovered else ""

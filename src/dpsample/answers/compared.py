@@ -160,7 +160,9 @@ def compared(sides: Sides, keys: pa.Table, places: Ints) -> Compared:
         raise InvalidValue(
             "releases of keys only have no numbers that could have changed", "compare their keys"
         )
-    places_before, places_after = np.split(places, [len(sides.before)], axis=1)
+    first_after = len(sides.before)
+    places_before = places[:, :first_after]
+    places_after = places[:, first_after:]
     if have_exact_laws(sides.before) and have_exact_laws(sides.after):
         tokens_before = TokenSide(sides.before, places_before)
         return ComparedTokens(tokens_before, TokenSide(sides.after, places_after))
@@ -182,7 +184,9 @@ class ComparedTokens(Compared):
             yield keys[part]
 
     def difference(self, keys: Ints, upper: bool) -> Confidence:
-        return Confidence([self._after.signed(keys), self._before.signed(keys, -1)], upper)
+        added = self._after.signed(keys)
+        taken_away = self._before.signed(keys, -1)
+        return Confidence([added, taken_away], upper)
 
     def scaled_difference(self, keys: Ints, upper: bool, ratio: float) -> DifferenceLaw:
         after = Confidence([self._after.signed(keys)], upper)
@@ -203,9 +207,9 @@ class ComparedMeasured(Compared):
 
     def scaled_difference(self, keys: Ints, upper: bool, ratio: float) -> "NormalDifference":
         before, after = self.sides
-        values = after.values[keys] - ratio * before.values[keys]
-        errors = np.hypot(after.deviations[keys], ratio * before.deviations[keys])
-        return NormalDifference(values, errors)
+        values = after.values - ratio * before.values
+        errors = np.hypot(after.deviations, ratio * before.deviations)
+        return NormalDifference(values[keys], errors[keys])
 
 
 class NormalDifference:
@@ -217,8 +221,8 @@ class NormalDifference:
 
     def below(self, bounds: Floats) -> Floats:
         """Return the confidence that each difference is at most each bound: [key, bound]."""
-        deviations = (bounds - self.values[:, None]) / self.errors[:, None]
-        return normal_probability(deviations)
+        differences = bounds - self.values[:, None]
+        return normal_probability(differences / self.errors[:, None])
 
     def lowest(self, probabilities: Floats) -> Floats:
         """Return the lower end that misses with these probabilities."""
@@ -230,7 +234,8 @@ class NormalDifference:
 
     def _reaches(self, probabilities: Floats) -> Floats:
         distinct, back = np.unique(probabilities, return_inverse=True)
-        quantiles = np.array([NormalDist().inv_cdf(1 - p) for p in distinct.tolist()])
+        normal = NormalDist()
+        quantiles = np.array([normal.inv_cdf(1 - p) for p in distinct.tolist()])
         return np.asarray(quantiles[back] * self.errors)
 
 
@@ -251,7 +256,8 @@ class _Scaled:
         step = before.start[:, None] + np.arange(padded.shape[1])
         frequencies = (step / before.grid).reshape(by_point.shape)
         self.mass = by_point.sum(2)
-        means = (by_point * frequencies).sum(2) / np.maximum(self.mass, _TINY)
+        sums = (by_point * frequencies).sum(2)
+        means = sums / np.maximum(self.mass, _TINY)
         self.frequencies = np.where(self.mass > _NO_MASS, means, 0.0)
 
     def below(self, bounds: Floats) -> Floats:
@@ -260,5 +266,6 @@ class _Scaled:
         for mass, frequencies in zip(self.mass.T, self.frequencies.T, strict=True):
             if mass.max() > 0:
                 before = self.ratio * frequencies[:, None]
-                confidence += mass[:, None] * self.after.below(bounds + before)
+                of_point = self.after.below(bounds + before)
+                confidence += mass[:, None] * of_point
         return confidence

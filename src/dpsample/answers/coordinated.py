@@ -139,7 +139,8 @@ def in_both(
     measure = KEYS.from_frequency(least)
     one = samples.before.counted(samples.rows_before, measure)
     two = samples.after.counted(samples.rows_after, measure)
-    values = one.values * two.values * np.maximum(one.reported, two.reported)
+    larger_pi = np.maximum(one.reported, two.reported)
+    values = one.values * two.values * larger_pi
     in_both_samples = (samples.rows_before >= 0) & (samples.rows_after >= 0)
     # what is estimated, 0 or 1, is its own square
     each = _OfKeys(values, values**2 - values)
@@ -177,7 +178,7 @@ class _Sample:
     @staticmethod
     def of(release: "Release", question: Question) -> "_Sample":
         view = TokenView.of(release.table, release.terms)
-        [(places, weights)] = Selection.of(view.rows, question).weighted_rows()[1]
+        _, [(places, weights)] = Selection.of(view.rows, question).weighted_rows()
         seed = view.scheme.sampling.seed
         assert seed is not None
         keys = key_batch(view.rows.keys.take(places))
@@ -238,14 +239,17 @@ class _Sample:
     def counted(self, rows: Ints, measure: Measure) -> _Counted:
         """Return the values of keys in a number of keys; 0 for keys that are not in this sample, at row -1."""
         if not len(self.places):
-            return _Counted(np.zeros(len(rows)), np.zeros(len(rows)))
+            nothing = np.zeros(len(rows))
+            return _Counted(nothing, nothing)
         scheme = self.scheme
         tallies = Tallies.of([Tally.of(self.cells)])
         functionals = functionals_of(tallies, scheme, measure)
         values = functionals.total.values(self.cells)
         reported = reporting_probabilities(self.frequencies, scheme.sampling, scheme.per_key)
-        zero_at_the_end = np.append(values, 0.0)
-        return _Counted(zero_at_the_end[rows], np.append(reported, 0.0)[rows])
+        # row -1 is the last one
+        values_or_0 = np.append(values, 0.0)
+        reported_or_0 = np.append(reported, 0.0)
+        return _Counted(values_or_0[rows], reported_or_0[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,18 +278,20 @@ class _TwoSamples:
                 "the samples of these releases were not chosen by one public seed",
                 'release each with the same `seed`, such as Ppswor(tau, seed="2026 public")',
             )
-        samples = [_Sample.of(before, question), _Sample.of(after, question)]
-        stacked = np.concatenate([sample.hashes for sample in samples])
+        one = _Sample.of(before, question)
+        two = _Sample.of(after, question)
+        stacked = np.concatenate([one.hashes, two.hashes])
         hashes, place = np.unique(stacked, axis=0, return_inverse=True)
-        places = np.split(place.reshape(-1), [len(samples[0].hashes)])
+        place = place.reshape(-1)
+        first_after = len(one.hashes)
+        place_before = place[:first_after]
+        place_after = place[first_after:]
         weights = np.zeros(len(hashes))
-        rows = []
-        for sample, place_of_own in zip(samples, places, strict=True):
-            row = np.full(len(hashes), -1, np.int64)
-            row[place_of_own] = np.arange(len(place_of_own))
-            weights[place_of_own] = sample.weights
-            rows.append(row)
-        return _TwoSamples(samples[0], samples[1], hashes, weights, rows[0], rows[1])
+        weights[place_before] = one.weights
+        weights[place_after] = two.weights
+        rows_before = _rows_at(place_before, len(hashes))
+        rows_after = _rows_at(place_after, len(hashes))
+        return _TwoSamples(one, two, hashes, weights, rows_before, rows_after)
 
     @property
     def frequencies(self) -> tuple[Ints, Ints]:
@@ -306,10 +312,11 @@ class _TwoSamples:
     @property
     def largest_frequency(self) -> int:
         """A frequency beyond which nothing is asked."""
-        largest = max(int(frequencies.max(initial=1)) for frequencies in self.frequencies)
-        before = support_length(self.before.scheme.per_key)
-        after = support_length(self.after.scheme.per_key)
-        return largest + _SUPPORTS_BEYOND * max(before, after)
+        before, after = self.frequencies
+        largest = max(before.max(initial=1), after.max(initial=1))
+        support_before = support_length(self.before.scheme.per_key)
+        support_after = support_length(self.after.scheme.per_key)
+        return int(largest) + _SUPPORTS_BEYOND * max(support_before, support_after)
 
     def answer(self, each: _OfKeys, least: int, level: float, keys: int) -> Estimate:
         """Return the sum over keys. The error rests on an effective number of keys (Kish)."""
@@ -320,12 +327,19 @@ class _TwoSamples:
         value = float(self.weights @ each.values)
         error = math.sqrt(variance)
         degrees_of_freedom = np.array(2 * effective_keys)
-        reach = float(student_quantile(0.5 + level / 2, degrees_of_freedom)) * error
-        found = Estimate(
-            value, error, value - reach, value + reach, level, keys=keys, at_least=least
-        )
+        quantile = student_quantile(0.5 + level / 2, degrees_of_freedom)
+        reach = float(quantile) * error
+        found = Estimate(value, error, value - reach, value + reach, level)
+        found = replace(found, keys=keys, at_least=least)
         if not len(self.before.places) or not len(self.after.places):
             return replace(found, guaranteed=False, notes=(_EMPTY,))
         if effective_keys < TUNING.least_effective_keys:
             return replace(found, notes=(FEW,))
         return found
+
+
+def _rows_at(places: Ints, keys: int) -> Ints:
+    """Return the row of a sample at each of some keys, given the place of each row among the keys; -1 for none."""
+    rows = np.full(keys, -1, np.int64)
+    rows[places] = np.arange(len(places))
+    return rows

@@ -154,14 +154,17 @@ class HeldKeys(TokenKeys):
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
         in_steps = super().estimates(places, level)
         error = in_steps.standard_error * self.view.step
-        value, low, high = self.view.elements.frequencies(self.rows[places], level)
+        elements = self.view.elements
+        value, low, high = elements.frequencies(self.rows[places], level)
         return KeyEstimates(value, error, low, high)
 
     def ordered(self) -> Ints:
-        return np.lexsort((self.rows, -self.view.elements.cells[self.rows]))
+        tokens = self.view.elements.cells[self.rows]
+        return np.lexsort((self.rows, -tokens))
 
     def fewest(self, frequency: int, level: float) -> float:
-        return super().fewest(-(-frequency // self.view.step), level)
+        steps = -(-frequency // self.view.step)
+        return super().fewest(steps, level)
 
     def rank(self, place: int, level: float) -> Estimate:
         """Estimate a key's rank; it is guaranteed if the key is surely above the detection threshold."""

@@ -198,8 +198,9 @@ class Tested:
 
         Where nothing is known of what they miss, it is taken to be what the key has on the other side.
         """
-        missed = side.missed(self._keys, np.array([_RARE]))[:, 0]
-        missed = np.where(np.isfinite(missed), missed, other.values)
+        [most] = side.missed(self._keys, np.array([_RARE])).T
+        is_known = np.isfinite(most)
+        missed = np.where(is_known, most, other.values)
         reported = np.where(side.reported, side.values, 0.0)
         return reported + _ROOM * side.deviations + missed
 
@@ -210,7 +211,9 @@ class Tested:
             law = self._compared.difference(keys, upper)
         else:
             law = self._compared.scaled_difference(keys, upper, self._hypothesis.ratio)
-        return law if self._hypothesis.plain else _Varied(law, self._variation[keys])
+        if self._hypothesis.plain:
+            return law
+        return _Varied(law, self._variation[keys])
 
     def p_values(self) -> PValues:
         """Return the p-value of each key: twice the smaller of those against a rise and against a fall."""
@@ -219,21 +222,28 @@ class Tested:
         for keys in self._compared.blocks(self._keys):
             rises[keys] = self._against_a_rise(keys)
             falls[keys] = self._against_a_fall(keys)
-        p = np.minimum(2 * np.minimum(rises, falls), 1.0)
+        one_sided = np.minimum(rises, falls)
+        p = np.minimum(2 * one_sided, 1.0)
         return PValues(np.maximum(p, SMALLEST), rises < falls)
 
     def _against_a_rise(self, keys: Ints) -> Floats:
         law = self._law(keys, upper=False)
         ratio = self._hypothesis.ratio
-        return self._one_sided(keys, self._sides.before, lambda missed: law.below(ratio * missed))
+
+        def p_value(missed: Floats) -> Floats:
+            return law.below(ratio * missed)
+
+        return self._one_sided(keys, self._sides.before, p_value)
 
     def _against_a_fall(self, keys: Ints) -> Floats:
         """A difference of just 0 is no rise and no fall: it counts against both, so that both are alike."""
         law = self._law(keys, upper=True)
         step = self._compared.step
-        return self._one_sided(
-            keys, self._sides.after, lambda missed: 1 - law.below(-missed - step)
-        )
+
+        def p_value(missed: Floats) -> Floats:
+            return 1 - law.below(-missed - step)
+
+        return self._one_sided(keys, self._sides.after, p_value)
 
     def _one_sided(self, keys: Ints, side: OneSide, p_value: Callable[[Floats], Floats]) -> Floats:
         """The p-value against a change that the releases of one side may hide.
@@ -275,21 +285,24 @@ class Tested:
             high[at] = self._highest(keys[at], level)
         before = np.nan_to_num(self.before[keys])
         after = np.nan_to_num(self.after[keys])
-        return Interval(np.clip(after - before, low, high), low, high)
+        difference = np.clip(after - before, low, high)
+        return Interval(difference, low, high)
 
     def _lowest(self, keys: Ints, level: float) -> Floats:
         """The lower ends of differences: the releases before may have missed elements of the key."""
         before = self._sides.before
-        missed = before.missed(keys, _half_tail(level))
+        [missed] = before.missed(keys, _half_tail(level)).T
         law = self._compared.difference(keys, upper=False)
-        return law.lowest(_tails(before.misses[keys], level)) - missed[:, 0]
+        tails = _tails(before.misses[keys], level)
+        return np.asarray(law.lowest(tails) - missed)
 
     def _highest(self, keys: Ints, level: float) -> Floats:
         """The upper ends of differences: the releases after may have missed elements of the key."""
         after = self._sides.after
-        missed = after.missed(keys, _half_tail(level))
+        [missed] = after.missed(keys, _half_tail(level)).T
         law = self._compared.difference(keys, upper=True)
-        return law.highest(_tails(after.misses[keys], level)) + missed[:, 0]
+        tails = _tails(after.misses[keys], level)
+        return np.asarray(law.highest(tails) + missed)
 
     def _scaled_differences(self, keys: Ints, level: float) -> Interval:
         """The difference after - r before, and its interval: the errors of both sides add up by their squares."""
@@ -315,7 +328,8 @@ def _half_tail(level: float) -> Floats:
 
 def _tails(misses: Bools, level: float) -> Floats:
     """The probability that an end misses by the noise of reported numbers, by whether a release misses the key."""
-    return np.where(misses, (1 - level) / 4, (1 - level) / 2)
+    tail = (1 - level) / 2
+    return np.where(misses, tail / 2, tail)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ seed, so that equal questions have equal answers. Nothing here needs to be secre
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -50,16 +51,18 @@ def probability_above(silence: Silence, a: NormalLaw | None, b: NormalLaw | None
     """
     if a and b:
         error = math.hypot(a.deviation, b.deviation)
-        deviations = np.array([(a.mean - b.mean) / error])
-        return float(normal_probability(deviations)[0])
+        deviation = (a.mean - b.mean) / error
+        [probability] = normal_probability(np.array([deviation])).tolist()
+        return float(probability)
     if silence.only_listed:
         raise InvalidValue("a key is not in the list of known keys", "compare keys of the list")
     frequencies, p = silence.law()
+    numbers = frequencies.astype(np.float64)
     if a:
-        deviations = np.asarray((a.mean - frequencies) / a.deviation, np.float64)
+        deviations = (a.mean - numbers) / a.deviation
         return float(p @ normal_probability(deviations))
     if b:
-        deviations = np.asarray((frequencies - b.mean) / b.deviation, np.float64)
+        deviations = (numbers - b.mean) / b.deviation
         return float(p @ normal_probability(deviations))
     return probability_larger((frequencies, p), (frequencies, p))
 
@@ -81,7 +84,9 @@ class NormalKeys(Keys):
         """Return the law of a key's frequency; None if it was not reported."""
         if place is None:
             return None
-        return NormalLaw(float(self.values[place]), float(self.errors[place]))
+        value = self.values[place]
+        error = self.errors[place]
+        return NormalLaw(float(value), float(error))
 
     def ordered(self) -> Ints:
         return np.lexsort((self.rows, -self.values))
@@ -102,17 +107,11 @@ class NormalKeys(Keys):
         own = NormalLaw(float(self.values[place]), float(self.errors[place]))
         others = np.arange(len(self)) != place
         law = rank_law(own, self.values[others], self.errors[others])
+        value = min(max(law.mean, low), high)
         about = f"among the {self.called}{self.others}"
-        return Estimate(
-            min(max(law.mean, low), high),
-            law.deviation,
-            low,
-            high,
-            level,
-            keys=len(self),
-            detection_threshold=self.detection_threshold,
-            notes=(about, *self.remarks),
-        )
+        found = Estimate(value, law.deviation, low, high, level, keys=len(self))
+        notes = (about, *self.remarks)
+        return replace(found, detection_threshold=self.detection_threshold, notes=notes)
 
 
 def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
@@ -124,8 +123,10 @@ def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
     if k >= len(values):
         return np.ones(len(places))
     # the k-th largest key is certainly not below this
-    floor = np.sort(values - _FAR * errors)[-k]
-    near = np.flatnonzero(values + _FAR * errors >= floor)
+    lows = values - _FAR * errors
+    highs = values + _FAR * errors
+    floor = np.sort(lows)[-k]
+    near = np.flatnonzero(highs >= floor)
     if k >= len(near):
         return np.ones(len(places))
     ours = np.searchsorted(near, places)
@@ -145,7 +146,8 @@ def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
         ascending = np.partition(drawn, [-k, -k - 1], axis=1)
         kth = ascending[:, -k, None]
         following = ascending[:, -k - 1, None]
-        needed = np.where(drawn[:, ours] >= kth, following, kth)
+        is_among_the_k = drawn[:, ours] >= kth
+        needed = np.where(is_among_the_k, following, kth)
         deviations = (own_values - needed) / own_errors
         probability += normal_probability(deviations).sum(0)
     return probability / draws

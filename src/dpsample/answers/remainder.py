@@ -46,15 +46,12 @@ def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) ->
     covered = _Covered.of(cells, scheme)
     z = NormalDist().inv_cdf((3 + level) / 4)
     reach = z * covered.error + covered.largest_bias
-    estimate = total_less(total, covered.value, covered.error, reach, level)
-    return replace(
-        estimate,
-        bias=-covered.bias,
-        keys=len(cells),
-        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
-        guaranteed=not len(cells),
-        notes=(_NOTE,) if len(cells) else (),
-    )
+    found = total_less(total, covered.value, covered.error, reach, level)
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
+    found = replace(found, bias=-covered.bias, keys=len(cells), detection_threshold=threshold)
+    if not len(cells):
+        return found
+    return replace(found, guaranteed=False, notes=(_NOTE,))
 
 
 def total_less(total: Total, covered: float, error: float, reach: float, level: float) -> Estimate:
@@ -85,15 +82,14 @@ class _Covered:
         laws = _TokenLaws(np.unique(likeliest), scheme)
         distances = laws.unbiased_distances()
         distance = np.interp(likeliest, laws.frequencies, distances)
-        bias = np.interp(likeliest, laws.frequencies, laws.biases(distances))
-        variance = np.interp(likeliest, laws.frequencies, laws.variances(distances))
-        tokens = cells / scheme.grid
-        return _Covered(
-            value=float((tokens + distance).sum()),
-            bias=float(bias.sum()),
-            largest_bias=float(np.abs(bias).sum()),
-            error=float(variance.sum()) ** 0.5,
-        )
+        biases = laws.biases(distances)
+        variances = laws.variances(distances)
+        bias = np.interp(likeliest, laws.frequencies, biases)
+        variance = np.interp(likeliest, laws.frequencies, variances)
+        estimates = cells / scheme.grid + distance
+        largest_bias = float(np.abs(bias).sum())
+        error = float(variance.sum()) ** 0.5
+        return _Covered(float(estimates.sum()), float(bias.sum()), largest_bias, error)
 
 
 class _TokenLaws:
@@ -103,14 +99,17 @@ class _TokenLaws:
     """
 
     def __init__(self, likeliest: Ints, scheme: Scheme) -> None:
-        places = np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int)
-        self.frequencies = likeliest[np.unique(places)]
+        last = len(likeliest) - 1
+        places = np.linspace(0, last, _LAWS).round()
+        chosen = np.unique(places.astype(int))
+        self.frequencies = likeliest[chosen]
         laws = [token_law(i, *scheme) for i in self.frequencies.tolist()]
-        cells = np.unique(np.concatenate([law.cells for law in laws]))
+        cells_of_laws = [law.cells for law in laws]
+        cells = np.unique(np.concatenate(cells_of_laws))
         self._tokens = cells / scheme.grid
         self._likeliest = likeliest_frequencies(cells, *scheme)
         # of each law: where its tokens are among all, and their probabilities, given that a key is reported
-        self._places = [np.searchsorted(cells, law.cells) for law in laws]
+        self._places = [np.searchsorted(cells, own) for own in cells_of_laws]
         self._probabilities = [law.probabilities / law.reported for law in laws]
 
     def unbiased_distances(self) -> Floats:
@@ -134,8 +133,10 @@ class _TokenLaws:
         squares = []
         laws = zip(self.frequencies.tolist(), self._probabilities, self._places, strict=True)
         for frequency, p, places in laws:
-            squares.append(p @ (estimates[places] - frequency) ** 2)
-        return np.asarray(np.array(squares) - self.biases(distances) ** 2)
+            errors = estimates[places] - frequency
+            squares.append(p @ errors**2)
+        mean_squares = np.array(squares)
+        return np.asarray(mean_squares - self.biases(distances) ** 2)
 
     def _estimates(self, distances: Floats) -> Floats:
         """The estimate by each token."""

@@ -41,10 +41,13 @@ def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bool
     """
     uncertain = weights[possible & ~certain]
     sure = float(weights[certain].sum())
-    low = sure + float(np.minimum(uncertain, 0).sum())
-    high = sure + float(np.maximum(uncertain, 0).sum())
+    negative = np.minimum(uncertain, 0)
+    positive = np.maximum(uncertain, 0)
+    low = sure + float(negative.sum())
+    high = sure + float(positive.sum())
     likely = float(weights[value].sum())
-    return Reported(min(max(likely, low), high), math.nan, low, high)
+    likely = min(max(likely, low), high)
+    return Reported(likely, math.nan, low, high)
 
 
 def added_reported(parts: Sequence[Reported]) -> Reported:
@@ -110,13 +113,15 @@ class ReportedSums:
             return NOTHING
         scheme = self.view.sanitized_as
         certain = self.measure(least_of_tokens(cells, scheme))
-        return self._together(Selected.of(cells / scheme.grid, weights, certain))
+        keys = Selected.of(cells / scheme.grid, weights, certain)
+        return self._together(keys)
 
     def _of_one_key(self, rows: Ints, weight: float) -> Reported:
         """What one key has, as in the release's table."""
         frequencies = self.view.frequencies(rows, self.level)
-        numbers = [weight * float(self._of(frequency)[0]) for frequency in frequencies]
-        return Reported(numbers[0], math.nan, min(numbers), max(numbers))
+        numbers = [weight * self._of(frequency).item() for frequency in frequencies]
+        value, *_ = numbers
+        return Reported(value, math.nan, min(numbers), max(numbers))
 
     def _coordinated(self, cells: Ints, added: Ints, weights: Floats) -> Reported:
         """The sum over keys of a coordinated sample: each has the law of a frequency that is counted from its first.
@@ -143,7 +148,8 @@ class ReportedSums:
         """The keys of a tally without weights."""
         tokens = tally.cells / self.view.scheme.grid
         keys = tally.keys.astype(np.float64)
-        certain = self.measure(least_of_tokens(tally.cells, self.view.sanitized_as))
+        least = least_of_tokens(tally.cells, self.view.sanitized_as)
+        certain = self.measure(least)
         # without weights, their sums and the sums of their squares are numbers of keys, too
         return Selected(tokens, keys, keys, keys, certain)
 
@@ -164,7 +170,9 @@ def independent(weights: Floats, value: Floats, low: Floats, high: Floats) -> Re
     """Return a weighted sum of numbers whose errors are independent: these add up by their squares."""
     one_end = weights * (low - value)
     other_end = weights * (high - value)
-    down = float(np.linalg.norm(np.minimum(one_end, other_end)))
-    up = float(np.linalg.norm(np.maximum(one_end, other_end)))
+    below = np.minimum(one_end, other_end)
+    above = np.maximum(one_end, other_end)
+    down = float(np.linalg.norm(below))
+    up = float(np.linalg.norm(above))
     centre = float(weights @ value)
     return Reported(centre, math.nan, centre - down, centre + up)

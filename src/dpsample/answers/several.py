@@ -91,12 +91,9 @@ class Combined(Answers):
     @property
     def metadata(self) -> dict[str, Any]:
         """The terms of all releases, their keys, and what they cost together."""
-        return {
-            "keys": len(self),
-            "privacy": self.cost,
-            "cautions": list(self.cautions),
-            "releases": [release.metadata for release in self.releases],
-        }
+        releases = [release.metadata for release in self.releases]
+        cautions = list(self.cautions)
+        return {"keys": len(self), "privacy": self.cost, "cautions": cautions, "releases": releases}
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -110,13 +107,15 @@ class Combined(Answers):
 
     def _listed(self, keys: Ints) -> pa.Table:
         """Some keys, by their rows, with estimates, and the number of releases that report each."""
-        table = self.evidence.rows.keys.take(pa.array(keys))
+        reported = self.evidence.rows.keys
+        table = reported.take(pa.array(keys))
         if not self.releases[0].keys_only:
             estimates = self.evidence.estimates_of(keys, 0.95)
             table = table.append_column("estimate", pa.array(estimates.value))
             table = table.append_column("low", pa.array(estimates.low))
             table = table.append_column("high", pa.array(estimates.high))
-        return table.append_column("releases", pa.array(self.evidence.reports(keys)))
+        reports = self.evidence.reports(keys)
+        return table.append_column("releases", pa.array(reports))
 
     def unreported(self, level: float = 0.95) -> Estimate:
         """Bound the frequency over all releases of a key that none of them reports."""
@@ -150,7 +149,8 @@ class Combined(Answers):
             lines.append(f"  parts     {', '.join(parts)}")
         lines += [f"  caution   {line}" for line in self.cautions]
         shown = min(keys, _SHOWN_KEYS)
-        lines += table_lines(self._listed(np.arange(shown)), _WHOLE_NUMBERS)
+        first_keys = self._listed(np.arange(shown))
+        lines += table_lines(first_keys, _WHOLE_NUMBERS)
         if keys > shown:
             lines.append(f"... and {keys - shown:,} more")
         return "\n".join(lines)

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +38,8 @@ class SeveralEvidence(Evidence):
 
     def reports(self, keys: Ints) -> Ints:
         """Return how many releases report each of some keys."""
-        return np.asarray((self.places[keys] >= 0).sum(1))
+        is_reported = self.places[keys] >= 0
+        return np.asarray(is_reported.sum(1))
 
     @property
     def stated(self) -> str:
@@ -74,20 +76,15 @@ class SeveralEvidence(Evidence):
         if any(silence.only_listed for silence in self.silences):
             most = math.inf
         else:
-            [most] = largest_unreported(self.releases, np.array([1 - level])).tolist()
+            missed = np.array([1 - level])
+            [most] = largest_unreported(self.releases, missed).tolist()
         probably_below = int(most) + 1 if math.isfinite(most) else None
         restricted = [one for one in self.silences if one.discovered or one.only_listed]
-        silence = restricted[0] if restricted else self.silences[0]
-        return Estimate(
-            math.nan,
-            math.nan,
-            0.0,
-            most,
-            level,
-            detection_threshold=self.detection_threshold,
-            guaranteed=probably_below is not None and not restricted,
-            notes=(silence.note(probably_below), *self.remarks),
-        )
+        [silence, *_] = restricted or self.silences
+        note = silence.note(probably_below)
+        found = Estimate(math.nan, math.nan, 0.0, most, level, notes=(note, *self.remarks))
+        guaranteed = probably_below is not None and not restricted
+        return replace(found, detection_threshold=self.detection_threshold, guaranteed=guaranteed)
 
     def law_of_missed(self) -> NormalLaw:
         """Return the law of the frequency of a key that no release reports: means and variances add up."""
@@ -110,20 +107,19 @@ class SeveralEvidence(Evidence):
             raise needs_total(None, tokens=True)
         parts = [release.other(level) for release in self.releases]
         value = math.fsum(part.value for part in parts)
-        error = math.hypot(*(part.standard_error for part in parts))
-        down = math.hypot(*(part.value - part.low for part in parts))
-        up = math.hypot(*(part.high - part.value for part in parts))
+        errors = [part.standard_error for part in parts]
+        below = [part.value - part.low for part in parts]
+        above = [part.high - part.value for part in parts]
+        low = max(value - math.hypot(*below), 0.0)
+        high = value + math.hypot(*above)
         elements = math.fsum(float(total.value) for total in totals)
         notes: list[str] = []
         for part in parts:
             notes.extend(part.notes)
         notes.extend(self.remarks)
-        return Estimate(
-            value,
-            error,
-            low=max(value - down, 0.0),
-            high=value + up,
-            level=level,
+        added = Estimate(value, math.hypot(*errors), low, high, level)
+        return replace(
+            added,
             bias=math.fsum(part.bias for part in parts),
             keys=len(self.rows.keys),
             detection_threshold=self.detection_threshold,

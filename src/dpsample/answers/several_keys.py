@@ -26,19 +26,21 @@ def keys_of(releases: "Sequence[Release]") -> tuple[pa.Table, Ints]:
            [1, 1]]))
     """
     names = list(releases[0].keys)
-    stacked = pa.concat_tables([release.table.select(names) for release in releases])
-    stacked = stacked.combine_chunks()
+    key_columns = [release.table.select(names) for release in releases]
+    stacked = pa.concat_tables(key_columns).combine_chunks()
     lengths = [len(release) for release in releases]
-    owner = np.repeat(np.arange(len(releases)), lengths)
-    row = np.concatenate([np.arange(length) for length in lengths])
+    release_of_row = np.repeat(np.arange(len(releases)), lengths)
+    row_in_release = np.concatenate([np.arange(length) for length in lengths])
 
-    order = pc.sort_indices(stacked, sort_keys=[(name, "ascending") for name in names])
+    sort_keys = [(name, "ascending") for name in names]
+    order = pc.sort_indices(stacked, sort_keys=sort_keys)
     ascending = stacked.take(order)
     order = order.to_numpy()
     is_new = _differs_from_the_one_before(ascending)
-    place_of_key = np.cumsum(is_new) - 1
-    places = np.full((int(is_new.sum()), len(releases)), -1, np.int64)
-    places[place_of_key, owner[order]] = row[order]
+    key_of_row = np.cumsum(is_new) - 1
+    keys = int(is_new.sum())
+    places = np.full((keys, len(releases)), -1, np.int64)
+    places[key_of_row, release_of_row[order]] = row_in_release[order]
     return ascending.filter(pa.array(is_new)), places
 
 
@@ -46,7 +48,8 @@ def _differs_from_the_one_before(ascending: pa.Table) -> Bools:
     """Whether each row differs from the row before it; the first one does."""
     differs = np.zeros(len(ascending), bool)
     for column in ascending.columns:
-        differs[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        changes = pc.not_equal(column[1:], column[:-1])
+        differs[1:] |= changes.to_numpy(zero_copy_only=False)
     differs[:1] = True
     return differs
 
@@ -58,7 +61,8 @@ def cells_of(releases: "Sequence[Release]", places: Ints) -> Ints:
     """
     cells = np.zeros_like(places)
     for n, release in enumerate(releases):
-        reported = places[:, n] >= 0
+        place = places[:, n]
+        here = place >= 0
         own = token_cells(release.table["token"], release.grid or 1)
-        cells[reported, n] = own[places[reported, n]]
+        cells[here, n] = own[place[here]]
     return cells

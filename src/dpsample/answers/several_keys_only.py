@@ -12,7 +12,6 @@ from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.several_evidence import SeveralEvidence
 from dpsample.answers.several_keys import keys_of
-from dpsample.answers.unreported import Silence
 from dpsample.estimators.estimate import Estimate
 from dpsample.scheme.sampling import Floats, Ints
 
@@ -23,10 +22,10 @@ class SeveralKeysOnly(SeveralEvidence, KeysOnlyEvidence):  # type: ignore[misc] 
     def __init__(self, releases: Sequence[Release]) -> None:
         self.releases = tuple(releases)
         keys, self.places = keys_of(self.releases)
-        KeysOnlyEvidence.__init__(self, Rows(keys), Silence.of(releases[0].terms), total=None)
+        KeysOnlyEvidence.__init__(self, Rows(keys), self.silences[0], total=None)
 
     def keys(self, question: Question) -> Keys:  # type: ignore[override] # a single release has no number of its keys
-        [(rows, _)] = Selection.of(self.rows, question).weighted_rows()[1]
+        _, [(rows, _)] = Selection.of(self.rows, question).weighted_rows()
         return TimesReported(self, rows)
 
     def estimates_of(self, keys: Ints, level: float) -> KeyEstimates:

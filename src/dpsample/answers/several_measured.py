@@ -10,7 +10,7 @@ What a key has in releases that do not report it is in no estimate. The upper en
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -72,14 +72,15 @@ class MeasuredTokens:
         if isinstance(release.sampling, SampleAndHold):
             return MeasuredTokens._of_stream(release)
         view = TokenView.of(release.table, release.terms)
-        raised = view.cells + view.added * view.scheme.grid
-        values, errors = centres(raised, view.sanitized_as)
+        added = view.added * view.scheme.grid
+        values, errors = centres(view.cells + added, view.sanitized_as)
         values = values - view.added
         least = np.ones(len(view.cells), np.int64)
         if release.terms.known is not None:
             known = KnownEvidence.of(release.table, release.terms).known
             tokens = known.view.cells / known.view.scheme.grid
-            values[known.places] = tokens - known.added + known.noise.mean
+            frequencies = tokens - known.added + known.noise.mean
+            values[known.places] = frequencies
             errors[known.places] = math.sqrt(known.noise.variance)
             least[known.places] = 0
         return MeasuredTokens(values, errors, least)
@@ -90,7 +91,8 @@ class MeasuredTokens:
 
         A frequency is expected in the middle of its step.
         """
-        steps = StepView.in_steps(TokenView.of(release.table, release.terms))
+        elements = TokenView.of(release.table, release.terms)
+        steps = StepView.in_steps(elements)
         values, errors = centres(steps.cells, steps.scheme)
         in_elements = (values - 0.5) * steps.step + 0.5
         least = np.ones(len(values), np.int64)
@@ -106,7 +108,8 @@ def centres(cells: Ints, scheme: Scheme) -> tuple[Floats, Floats]:
     lower = FrequencyLaws(scheme, cells, 1, upper=False, grid=1)
     upper = FrequencyLaws(scheme, cells, 1, upper=True, grid=1)
     values = (lower.means + upper.means - 1) / 2
-    return values, np.sqrt((lower.variances + upper.variances) / 2)
+    variances = (lower.variances + upper.variances) / 2
+    return values, np.sqrt(variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +129,15 @@ class MissedKeys:
 
     def most(self, probability: float) -> Floats:
         """Return what each key has at most in releases that miss it, but for this probability."""
-        return self.bounds(np.array([probability]))[:, 0]
+        [most] = self.bounds(np.array([probability])).T
+        return np.asarray(most)
 
     def bounds(self, probabilities: Floats) -> Floats:
         """Return the same for several probabilities: [key, probability]."""
         elements = most_unreported(self.releases, self.missed, probabilities)
         before = (self.missed * self.before).sum(1)
-        unknown = np.asarray((self.missed & self.unbounded).any(1))
+        missed_by_lists = self.missed & self.unbounded
+        unknown = np.asarray(missed_by_lists.any(1))
         most = elements + before[:, None]
         return np.where(unknown[:, None], math.inf, most)
 
@@ -198,13 +203,10 @@ class SeveralMeasured(SeveralEvidence, MeasuredEvidence):
                 in_common[here] += one.errors
                 shared.append(_spread(one, here, len(rows)))
             variances[here] += own_variance
-        return CountedKeys(
-            rows,
-            weights,
-            values,
-            errors=np.sqrt(variances + in_common**2),
-            shared=tuple(shared),
-            least=least,
+        errors = np.sqrt(variances + in_common**2)
+        keys = CountedKeys(rows, weights, values, errors, tuple(shared), least)
+        return replace(
+            keys,
             detection_threshold=self.detection_threshold,
             gaps=self._gaps(rows),
             called=f"keys that one of {self.stated} reports",
@@ -241,7 +243,8 @@ class SeveralMeasured(SeveralEvidence, MeasuredEvidence):
     def sum_of(self, amount: Summed | None, keys: CountedKeys) -> Sum:
         """Return the sum of an amount over some keys, in the releases that report them."""
         sums = []
-        for part, place in zip(self.parts, self.places[keys.rows].T, strict=True):
+        places = self.places[keys.rows]
+        for part, place in zip(self.parts, places.T, strict=True):
             here = np.flatnonzero(place >= 0)
             if not len(here) or not isinstance(part, CountedEvidence):
                 continue

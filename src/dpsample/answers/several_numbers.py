@@ -22,6 +22,7 @@ from dpsample.estimators.calibrated import (
     SumErrors,
     estimate_sums,
     functionals_of,
+    sum_estimates,
     unreported_moments,
 )
 from dpsample.estimators.estimate import (
@@ -43,7 +44,7 @@ from dpsample.scheme.scheme import Scheme
 if TYPE_CHECKING:
     from dpsample.answers.several_tokens import SeveralTokens
 
-# Token values are made for these shares of the number of reported keys; the best is taken, and finer steps gain nothing.
+# Token values are made for these shares of the number of reported keys, and the best is taken: finer steps gain little.
 _FACTORS = (1.0, 1e-2, 1e-3)
 # The allowance for the bias that is left, in units of its estimate: with 1, intervals at epsilon 0.25 miss too often.
 _BIAS_ALLOWANCE = 2.0
@@ -62,15 +63,22 @@ class Numbers:
     """
 
     def __init__(self, several: "SeveralTokens", groups: Sequence[Group], least: int) -> None:
-        self._several, self._groups, self._least = several, groups, least
-        keys = np.concatenate([np.zeros(0, np.int64), *(keys for keys, _ in groups)])
-        weights = np.concatenate([np.zeros(0), *(weights for _, weights in groups)])
-        ends = np.cumsum([0, *(len(keys) for keys, _ in groups)])
-        self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
-        self._cells = several.cells[keys]
+        self._several = several
+        self._groups = groups
+        self._least = least
         self._measure = KEYS.from_frequency(least)
+        # the keys of all groups one after the other, and where each group is among them
+        lengths = [len(keys) for keys, _ in groups]
+        ends = np.cumsum([0, *lengths]).tolist()
+        self._slices = [slice(start, end) for start, end in pairwise(ends)]
+        all_keys = np.zeros(ends[-1], np.int64)
+        all_weights = np.zeros(ends[-1])
+        for own, (keys, weights) in zip(self._slices, groups, strict=True):
+            all_keys[own] = keys
+            all_weights[own] = weights
+        self._cells = several.cells[all_keys]
         choices = [self._values_for(factor) for factor in _FACTORS]
-        self._values = min(choices, key=lambda values: values.width(weights))
+        self._values = min(choices, key=lambda values: values.width(all_weights))
         self.absent = self._values.absent
         self.sums = [self._sum(n) for n in range(len(groups))]
 
@@ -86,15 +94,14 @@ class Numbers:
                 answers.append(self._of_no_reported_key(level))
                 continue
             unweighted = bool((weights == 1).all())
-            number = len(keys)
-            answers.append(
-                answer(found, self._measure, level, self._least, threshold, number, unweighted)
-            )
+            stated = (self._least, threshold, len(keys), unweighted)
+            answers.append(answer(found, self._measure, level, *stated))
         return answers
 
     def _of_no_reported_key(self, level: float) -> Estimate:
-        schemes = self._several.schemes
-        most = max(largest_unreported_sum(one, KEYS, level, self._least) for one in schemes)
+        most = 0.0
+        for scheme in self._several.schemes:
+            most = max(most, largest_unreported_sum(scheme, KEYS, level, self._least))
         return nothing_reported(self._several, level, self._least, most, below=None)
 
     def _sum(self, group: int) -> SumEstimate:
@@ -111,22 +118,26 @@ class Numbers:
             here = cells > 0
             if here.any():
                 # a key from below the threshold adds to the number only if no other release has it
-                weights_here = weights * self._values.others[own, n]
-                tally = Tally.of(cells[here], weights_here[here])
-                parts.append(estimate_sums([tally], scheme, self._measure)[0])
+                absent_elsewhere = self._values.others[own, n]
+                in_no_other = weights * absent_elsewhere
+                tally = Tally.of(cells[here], in_no_other[here])
+                parts += estimate_sums([tally], scheme, self._measure)
                 unreported = max(unreported, self._values.unreported_variance(n, tally))
 
         variance = P**2 - P
         errors = _with_errors(weights, variance, np.abs(variance), unreported)
-        covariance = float((weights**3 * (P**2 - P**3)).sum())
+        number = weights * (1 - P)
+        covariance = weights**3 * (P**2 - P**3)
+        slope = max(float(covariance.sum()), 0.0) / max(errors.standard_error**2, _TINY)
         bias = np.abs(weights) * self._values.bias[own]
+        extrapolated_errors = [part.extrapolated_error for part in parts]
         return replace(
             errors,
-            above=float((weights * (1 - P)).sum()),
+            above=float(number.sum()),
             bias_allowance=float(bias.sum()),
-            variance_slope=max(covariance, 0.0) / max(errors.standard_error**2, _TINY),
+            variance_slope=slope,
             extrapolated=sum(part.extrapolated for part in parts),
-            extrapolated_error=math.hypot(*(part.extrapolated_error for part in parts)),
+            extrapolated_error=math.hypot(*extrapolated_errors),
         )
 
     def deviations(self, group: int, mean: float) -> SumEstimate:
@@ -137,12 +148,14 @@ class Numbers:
         all_sums, all_variances = self._frequencies
         S = all_sums[own]
         V = all_variances[own]
-        variance = V + 2 * mean * P * S + mean**2 * (P**2 - P)
-        size = np.abs(V) + mean**2 * np.abs(P**2 - P)
+        var_N = P**2 - P
+        variance = V + 2 * mean * P * S + mean**2 * var_N
+        size = np.abs(V) + mean**2 * np.abs(var_N)
         errors = _with_errors(weights, variance, size, 0.0)
         deviations = S - mean * (1 - P)
+        total = float((weights * deviations).sum())
         bias = self.sums[group].bias_allowance * abs(mean)
-        return replace(errors, above=float((weights * deviations).sum()), bias_allowance=bias)
+        return replace(errors, above=total, bias_allowance=bias)
 
     @cached_property
     def _frequencies(self) -> tuple[Floats, Floats]:
@@ -177,28 +190,33 @@ class _NumberValues:
         for n, scheme in enumerate(schemes):
             here = cells[:, n] > 0
             if here.any():
-                functionals = _functionals(scheme, cells[here, n], measure, factor)
+                reported = cells[here, n]
+                functionals = _functionals(scheme, reported, measure, factor)
                 self._functionals[n] = functionals
-                distinct, back = np.unique(cells[here, n], return_inverse=True)
-                missing[here, n] -= functionals.total.values(distinct)[back]
+                distinct, back = np.unique(reported, return_inverse=True)
+                values = functionals.total.values(distinct)
+                missing[here, n] -= values[back]
                 bias[here, n] = _biases(functionals, distinct)[back]
         self.absent: Floats = missing.prod(1)
-        others = [np.delete(missing, n, axis=1).prod(1) for n in range(len(schemes))]
-        self.others = np.stack(others, axis=1)
-        self.bias = _BIAS_ALLOWANCE * (np.abs(self.others) * bias).sum(1)
+        self.others = np.ones(cells.shape)
+        for n in range(len(schemes)):
+            self.others[:, n] = np.delete(missing, n, axis=1).prod(1)
+        bias_of_product = np.abs(self.others) * bias
+        self.bias = _BIAS_ALLOWANCE * bias_of_product.sum(1)
 
     def width(self, weights: Floats) -> float:
         """Return about how long the interval of all keys is."""
         P = self.absent
-        variance = float((weights**2 * np.abs(P**2 - P)).sum())
-        bias = float((np.abs(weights) * self.bias).sum())
-        return 2 * math.sqrt(variance) + bias
+        variance = weights**2 * np.abs(P**2 - P)
+        bias = np.abs(weights) * self.bias
+        return 2 * math.sqrt(float(variance.sum())) + float(bias.sum())
 
     def unreported_variance(self, n: int, tally: Tally) -> float:
         """Return the variance of one more key of a release, which may not have been reported."""
         functionals = self._functionals[n]
-        function = functionals.variance.function
-        [moments] = unreported_moments(Tallies.of([tally]), functionals.calibration, [function])
+        variance_of = functionals.variance.function
+        one_group = Tallies.of([tally])
+        [moments] = unreported_moments(one_group, functionals.calibration, [variance_of])
         return float(moments[0])
 
 
@@ -212,7 +230,8 @@ def _biases(functionals: SumFunctionals, cells: Ints) -> Floats:
 
 def _functionals(scheme: Scheme, cells: Ints, of: Measure, factor: float) -> SumFunctionals:
     """The functionals of a sum over keys with these tokens, made for a factor of their number."""
-    for_all_keys = functionals_of(Tallies.of([Tally.of(cells)]), scheme, of)
+    one_group = Tallies.of([Tally.of(cells)])
+    for_all_keys = functionals_of(one_group, scheme, of)
     keys = max(1, int(for_all_keys.keys * factor))
     return sum_functionals(for_all_keys.calibration, of, keys, for_all_keys.largest)
 
@@ -224,34 +243,26 @@ def _with_errors(weights: Floats, variance: Floats, size: Floats, unreported: fl
     of one more key of typical weight.
     """
     ones = np.ones(len(weights), np.int64)
-    one_group = Tallies(ones, ones, weights, weights**2, starts=np.zeros(1, np.int64))
-    of_unreported = unreported * (weights**2).mean()
-    errors = SumErrors.of(one_group, size, variance, size**2, np.array([of_unreported]), TUNING)
-    [total_variance] = errors.variance
-    return SumEstimate(
-        0.0,
-        math.sqrt(float(total_variance)),
-        effective_keys=float(errors.effective_keys[0]),
-        variance_keys=float(errors.variance_keys[0]),
-        raw_variance_keys=float(errors.raw_variance_keys[0]),
-        unreported_share=float(of_unreported / total_variance),
-    )
+    start = np.zeros(1, np.int64)
+    one_group = Tallies(ones, ones, weights, weights**2, start)
+    of_unreported = np.array([unreported * (weights**2).mean()])
+    errors = SumErrors.of(one_group, size, variance, size**2, of_unreported, TUNING)
+    [share] = (of_unreported / errors.variance).tolist()
+    columns = errors.columns() | {"above": np.zeros(1)}
+    [estimate] = sum_estimates(columns, TUNING)
+    return replace(estimate, unreported_share=share)
 
 
 def nothing_reported(
     several: "SeveralTokens", level: float, least: int, most: float, below: Below | None
 ) -> Estimate:
     """Return the answer about keys that no release reports: it is at most `most`."""
-    return Estimate(
-        0.0,
-        math.nan,
-        low=0.0,
-        high=most,
-        level=level,
-        keys=0,
+    thresholds = [least_frequency(scheme) for scheme in several.schemes]
+    nothing = Estimate(0.0, math.nan, 0.0, most, level, keys=0, notes=(NONE_SELECTED,))
+    return replace(
+        nothing,
         detection_threshold=several.detection_threshold,
-        guaranteed=all(least >= least_frequency(scheme) for scheme in several.schemes),
-        notes=(NONE_SELECTED,),
+        guaranteed=least >= max(thresholds),
         at_least=least,
         below=below,
     )

@@ -6,6 +6,7 @@ some do: a key that is reported by some release with probability p counts for (1
 """
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,40 +59,38 @@ class SeveralKeys(Keys):
 
     def competing(self, listed: Ints, level: float) -> int:
         reach = _margin(level) * self.errors
-        lowest = (self.values - reach)[listed].min()
-        return int((self.values + reach >= lowest).sum())
+        lows = self.values - reach
+        competes = self.values + reach >= lows[listed].min()
+        return int(competes.sum())
 
     def in_the_top(self, k: int, listed: Ints) -> Floats:
-        lowest = (self.values - _REACH * self.errors)[listed].min()
+        lows = self.values - _REACH * self.errors
+        lowest = float(lows[listed].min())
         # the listed keys are the first ones in this order
-        competitors = _Competitors.of(self, self.ordered(), float(lowest))
+        competitors = _Competitors.of(self, self.ordered(), lowest)
         return competitors.in_the_top(k, len(listed))
 
     def rank(self, place: int, level: float) -> Estimate:
         own = NormalLaw(float(self.values[place]), float(self.errors[place]))
         others = np.delete(np.arange(len(self)), place)
-        competitors = _Competitors.of(self, others, own.mean - _REACH * own.deviation)
-        ranks = competitors.ranks(own)
+        lowest = own.mean - _REACH * own.deviation
+        ranks = _Competitors.of(self, others, lowest).ranks(own)
         tail = (1 - level) / 2
         low, high = np.quantile(ranks, [tail, 1 - tail], method="inverted_cdf").tolist()
-        [lowest] = self.estimates(np.array([place]), level).low
-        is_above_unreported = bool(lowest > self.evidence.unreported(level).high)
-        uncertain = () if is_above_unreported else (UNCERTAIN,)
-        return Estimate(
-            float(ranks.mean()),
-            float(ranks.std()),
-            float(low),
-            float(high),
-            level,
-            keys=len(self),
-            detection_threshold=self.evidence.detection_threshold,
-            guaranteed=is_above_unreported,
-            notes=(*uncertain, *self.evidence.remarks),
-        )
+        value = float(ranks.mean())
+        error = float(ranks.std())
+        found = Estimate(value, error, low, high, level, keys=len(self))
+        found = replace(found, detection_threshold=self.evidence.detection_threshold)
+
+        [low_of_key] = self.estimates(np.array([place]), level).low
+        if low_of_key > self.evidence.unreported(level).high:
+            return replace(found, notes=self.evidence.remarks)
+        return replace(found, guaranteed=False, notes=(UNCERTAIN, *self.evidence.remarks))
 
     def fewest(self, frequency: int, level: float) -> float:
         lows = self.values - _margin(level) * self.errors
-        return float((lows > frequency - 1).sum())
+        certain = lows > frequency - 1
+        return float(certain.sum())
 
 
 def _margin(level: float) -> float:
@@ -101,10 +100,11 @@ def _margin(level: float) -> float:
 
 def probability_above(evidence: "SeveralTokens", a: Any, b: Any) -> float:
     """Return the probability that key a is more frequent than key b; either may be unreported."""
-    first, second = _law(evidence, a), _law(evidence, b)
-    deviation = math.hypot(first.deviation, second.deviation)
+    law_a = _law(evidence, a)
+    law_b = _law(evidence, b)
+    deviation = math.hypot(law_a.deviation, law_b.deviation)
     # frequencies are whole, and equal ones do not count
-    difference = first.mean - second.mean - 0.5
+    difference = law_a.mean - law_b.mean - 0.5
     return NormalDist().cdf(difference / max(deviation, _LEAST_DEVIATION))
 
 
@@ -113,8 +113,9 @@ def _law(evidence: "SeveralTokens", key: Any) -> NormalLaw:
     row = evidence.row_of(key)
     if row is None:
         return evidence.law_of_missed()
-    totals = evidence.totals
-    return NormalLaw(float(totals.values[row]), float(totals.deviations[row]))
+    value = evidence.totals.values[row]
+    deviation = evidence.totals.deviations[row]
+    return NormalLaw(float(value), float(deviation))
 
 
 def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> Quantiles:
@@ -125,17 +126,16 @@ def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> 
     """
     level = question.level
     least, detectable = least_in_one_release(evidence, question)
-    [(keys, _)] = Selection.of(evidence.rows, question).weighted_rows()[1]
+    _, [(keys, _)] = Selection.of(evidence.rows, question).weighted_rows()
     about = f"of frequencies over {evidence.stated}, of keys of frequency {least:,} or more in at least one"
-    numbers = Numbers(evidence, [(keys, np.ones(len(keys)))], least)
+    unweighted = np.ones(len(keys))
+    numbers = Numbers(evidence, [(keys, unweighted)], least)
     [number] = numbers.answers(level)
     if not number.value > 0:
         unknown = np.full(len(shares), math.nan)
-        low, high = np.zeros(len(shares)), np.full(len(shares), math.inf)
-        nothing = KeyEstimates(unknown, unknown, low, high)
-        return Quantiles(
-            nothing, len(keys), guaranteed=False, notes=(NO_KEY, about), at_least=least
-        )
+        no_limit = np.full(len(shares), math.inf)
+        nothing = KeyEstimates(unknown, unknown, np.zeros(len(shares)), no_limit)
+        return Quantiles(nothing, len(keys), False, (NO_KEY, about), least)
 
     counts = 1 - numbers.absent
     variances = numbers.absent**2 - numbers.absent
@@ -148,10 +148,12 @@ def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> 
         variance[n] = variances @ weights**2
     z = _margin(level)
     of_sum = z * np.sqrt(np.maximum(variance, 0.0))
-    error = of_sum + (1 - shares) * (number.high - number.low) / 2
-    moved = (error + TUNING.single_key_allowance) / number.value
-    low = np.minimum(_weighted_quantiles(lows, counts, (shares - moved).clip(0, 1)), value)
-    high = np.maximum(_weighted_quantiles(highs, counts, (shares + moved).clip(0, 1)), value)
+    of_number = (1 - shares) * (number.high - number.low) / 2
+    moved = (of_sum + of_number + TUNING.single_key_allowance) / number.value
+    low_shares = (shares - moved).clip(0, 1)
+    high_shares = (shares + moved).clip(0, 1)
+    low = np.minimum(_weighted_quantiles(lows, counts, low_shares), value)
+    high = np.maximum(_weighted_quantiles(highs, counts, high_shares), value)
 
     blurred = bool(number.notes) and not number.guaranteed
     note: str = FEW if len(keys) < _FEW_KEYS else CONSERVATIVE
@@ -159,7 +161,8 @@ def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> 
         note = HIDDEN
     if blurred:
         note = number.notes[0]
-    estimates = KeyEstimates(value, (high - low) / (2 * z), low, high)
+    error = (high - low) / (2 * z)
+    estimates = KeyEstimates(value, error, low, high)
     guaranteed = detectable and not blurred
     return Quantiles(estimates, len(keys), guaranteed, (note, about), least)
 
@@ -167,10 +170,13 @@ def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> 
 def _weighted_quantiles(values: Floats, weights: Floats, shares: Floats) -> Floats:
     """Return the least value up to which the weights reach each share of their sum; weights may be negative."""
     order = np.argsort(values, kind="stable")
-    up_to = np.maximum.accumulate(np.cumsum(weights[order]))
-    place = np.searchsorted(up_to, shares * up_to[-1] - _ROUNDING)
+    ascending = values[order]
+    cumulative = np.cumsum(weights[order])
+    up_to = np.maximum.accumulate(cumulative)
+    wanted = shares * up_to[-1] - _ROUNDING
+    place = np.searchsorted(up_to, wanted)
     last = len(values) - 1
-    return np.asarray(values[order][place.clip(max=last)])
+    return np.asarray(ascending[place.clip(max=last)])
 
 
 class _Competitors(NamedTuple):
@@ -184,21 +190,25 @@ class _Competitors(NamedTuple):
     @staticmethod
     def of(keys: SeveralKeys, places: Ints, low: float) -> "_Competitors":
         """Return those of some keys that may have the frequency `low`, in this order."""
-        reach = keys.values[places] + _REACH * keys.errors[places]
-        near = places[reach >= low]
-        evidence, rows = keys.evidence, keys.rows[near]
+        highest = keys.values + _REACH * keys.errors
+        near = places[highest[places] >= low]
+        evidence = keys.evidence
+        rows = keys.rows[near]
         times = np.maximum(evidence.reports(rows), 1)
-        mean = np.maximum(evidence.totals.reported[rows] / times, 1)
+        reported = evidence.totals.reported[rows]
+        mean = np.maximum(reported / times, 1)
         likely = np.rint(mean).astype(np.int64)
         # such a key has this frequency in as many releases, and none of them reports it
         missed_by_all = np.ones(len(rows))
-        for scheme, cells in zip(evidence.schemes, evidence.cells[rows].T, strict=True):
+        cells_of_near = evidence.cells[rows]
+        for scheme, cells in zip(evidence.schemes, cells_of_near.T, strict=True):
             sampling, per_key, _ = scheme
             missed = reporting_probabilities(likely, sampling, per_key, complement=True)
             missed_by_all *= np.where(cells > 0, missed, 1.0)
         pi = np.maximum(1 - missed_by_all, _LEAST_PROBABILITY)
         # a fixed seed, so that equal questions have equal answers: nothing here is secret
-        return _Competitors(keys.values[near], keys.errors[near], pi, np.random.default_rng(0))
+        generator = np.random.default_rng(0)
+        return _Competitors(keys.values[near], keys.errors[near], pi, generator)
 
     def _draw(self) -> tuple[Floats, Floats]:
         """Draw the frequencies of all keys, and the numbers of unreported keys beside each."""
@@ -213,8 +223,9 @@ class _Competitors(NamedTuple):
         for n in range(_DRAWS):
             others, missed = self._draw()
             frequency = self.generator.normal(own.mean, own.deviation)
-            more_frequent = (others > frequency).sum()
-            ranks[n] += more_frequent + missed[self.values > frequency].sum()
+            reported_above = (others > frequency).sum()
+            missed_above = missed[self.values > frequency]
+            ranks[n] += reported_above + missed_above.sum()
         return ranks
 
     def in_the_top(self, k: int, listed: int) -> Floats:
@@ -225,7 +236,10 @@ class _Competitors(NamedTuple):
             frequencies = np.append(own, self.values)
             counts = np.append(np.ones(len(own)), missed)
             order = np.argsort(-frequencies, kind="stable")
-            place = int(np.searchsorted(np.cumsum(counts[order]), k))
-            kth = frequencies[order][place] if place < len(order) else -math.inf
+            number_up_to = np.cumsum(counts[order])
+            place = int(np.searchsorted(number_up_to, k))
+            kth = -math.inf
+            if place < len(order):
+                kth = frequencies[order[place]]
             inside += own[:listed] >= kth
         return inside / _DRAWS

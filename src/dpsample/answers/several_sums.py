@@ -64,8 +64,9 @@ def total(several: "SeveralTokens", question: Question) -> Groups:
         return _groups(several, groups, [_with_itself_reported(one) for one in answers])
     if measure == FREQUENCY:
         return _frequencies(several, question, groups, members, least)
-    reported = [_number_reported(several, group, measure, question.level) for group in members]
-    numbers = Numbers(several, members, least).answers(question.level)
+    level = question.level
+    reported = [_number_reported(several, group, measure, level) for group in members]
+    numbers = Numbers(several, members, least).answers(level)
     note = f"keys of frequency {least:,} or more in at least one of {several.stated}"
     return _groups(several, groups, _with_reported(numbers, reported), note)
 
@@ -98,16 +99,17 @@ def _with_totals(
     several: "SeveralTokens", question: Question, found: Estimate, least: int
 ) -> Estimate:
     """The same number of elements as a share of the private totals, and what these say of rarer keys."""
-    totals = [part.total for part in several.parts if part.total is not None]
-    if len(totals) < len(several.parts) or any(one.value <= 0 for one in totals):
+    totals = [part.total.value for part in several.parts if part.total is not None]
+    if len(totals) < len(several.parts) or min(totals) <= 0:
         return found
-    elements = float(sum(one.value for one in totals))
+    elements = float(sum(totals))
     found = replace(found, share=found.value / elements)
     if question.where is not None or not found.guaranteed or found.below is None:
         return found
     rarer = []
     for part in several.parts:
-        rarer.append(part.known_below(Selection(part.rows), least, question.level))
+        everything = Selection(part.rows)
+        rarer.append(part.known_below(everything, least, question.level))
     return replace(found, below=_added_below(rarer))
 
 
@@ -121,7 +123,8 @@ def mean(several: "SeveralTokens", question: Question) -> Groups:
     groups, members = selection.weighted_rows()
     if _names_keys(question, selection, members):
         unweighted = [(keys, np.ones(1)) for keys, _ in members]
-        return _groups(several, groups, _named(several, unweighted, FREQUENCY, question.level))
+        named = _named(several, unweighted, FREQUENCY, question.level)
+        return _groups(several, groups, named)
     means = _means(several, members, least, detectable, question.level)
     counted = f"elements in those in which a key has frequency {least:,} or more"
     note = f"over {several.stated}: {counted}, for each such key"
@@ -146,7 +149,8 @@ def _means(
     sums = _sums(several, members, least, level)
     numbers = Numbers(several, members, least)
     answers = []
-    for n, (summed, number) in enumerate(zip(sums, numbers.answers(level), strict=True)):
+    for n, number in enumerate(numbers.answers(level)):
+        summed = sums[n]
         value = summed.value / number.value if number.value > 0 else math.nan
         if math.isnan(value) or math.isnan(number.standard_error):
             answers.append(unknown_mean(value, number, least))
@@ -157,8 +161,9 @@ def _means(
         low = value + below / number.value - bias
         high = value + above / number.value - bias
         # where few keys were counted, the deviations seem too small, too: the number's own interval allows for that
+        fewest_keys = max(number.low, 1.0)
         low = min(low, summed.value / number.high)
-        high = max(high, summed.value / max(number.low, 1.0))
+        high = max(high, summed.value / fewest_keys)
         overcount = numbers.sums[n].overcount(level)
         rise = max(value - least, 0.0)
         parts = MeanParts(summed, number, deviations, overcount, rise, detectable)
@@ -170,7 +175,8 @@ def _names_keys(question: Question, selection: Selection, members: Sequence[Grou
     """Whether each group is one key that the question names, and that some release reports."""
     if question.at_least is not None or not members:
         return False
-    return selection.names_keys and all(len(keys) == 1 for keys, _ in members)
+    sizes = {len(keys) for keys, _ in members}
+    return sizes == {1} and selection.names_keys
 
 
 class _SumOfRelease(NamedTuple):
@@ -186,8 +192,8 @@ def _sums(
 ) -> list[Estimate]:
     """The sums of frequencies of groups: those of the releases, added."""
     by_release = []
-    for n, scheme in enumerate(several.schemes):
-        tallies = [_tally(several.cells[keys, n], weights) for keys, weights in members]
+    for scheme, cells in zip(several.schemes, several.cells.T, strict=True):
+        tallies = [_tally(cells[keys], weights) for keys, weights in members]
         by_release.append(_sums_of_release(tallies, scheme, least, level))
 
     answers = []
@@ -199,17 +205,23 @@ def _sums(
             answers.append(nothing_reported(several, level, least, most_missed, Below()))
             continue
         unweighted = bool((weights == 1).all())
-        threshold = several.detection_threshold
-        summed = answer(added(sums), FREQUENCY, level, least, threshold, len(keys), unweighted)
-        rarer = Below("extrapolated", sum(part.rarer for part in parts)) if least > 1 else None
-        answers.append(replace(summed, high=summed.high + most_missed, below=rarer))
+        stated = (least, several.detection_threshold, len(keys), unweighted)
+        summed = answer(added(sums), FREQUENCY, level, *stated)
+        below = None
+        if least > 1:
+            rarer = sum(part.rarer for part in parts)
+            below = Below("extrapolated", rarer)
+        high = summed.high + most_missed
+        answers.append(replace(summed, high=high, below=below))
     return answers
 
 
 def _tally(cells: Ints, weights: Floats) -> Tally | None:
     """The tally of the keys that a release reports, if it reports any."""
     here = cells > 0
-    return Tally.of(cells[here], weights[here]) if here.any() else None
+    if not here.any():
+        return None
+    return Tally.of(cells[here], weights[here])
 
 
 def _sums_of_release(
@@ -223,12 +235,13 @@ def _sums_of_release(
     sums: list[SumEstimate] = []
     if reported:
         sums = estimate_sums(reported, scheme, FREQUENCY.from_frequency(least))
-    rarer = [0.0] * len(sums)
+    rarer = np.zeros(len(sums))
     if sums and scheme.sampling.least == 1 and least > 1:
-        everything = extrapolated_sums(reported, scheme, FREQUENCY).tolist()
-        rarer = [max(e - one.above, 0.0) for e, one in zip(everything, sums, strict=True)]
+        above = [one.above for one in sums]
+        everything = extrapolated_sums(reported, scheme, FREQUENCY)
+        rarer = np.maximum(everything - above, 0.0)
 
-    of_reported = iter(zip(sums, rarer, strict=True))
+    of_reported = iter(zip(sums, rarer.tolist(), strict=True))
     found = []
     for tally in tallies:
         if tally is None:
@@ -250,7 +263,8 @@ def _named(
     ends = []
     for frequency in (value, low, high):
         weighted = np.zeros(len(keys))
-        weighted[counted] = weights[counted] * measure.function(frequency[counted])
+        values = measure.function(frequency[counted])
+        weighted[counted] = weights[counted] * values
         ends.append(weighted)
     return estimates_of_named_keys(ends, level, several.detection_threshold)
 
@@ -301,10 +315,11 @@ def _in_reported_keys(
             answers.append(Reported(one.value, math.nan, one.low, one.high))
             continue
         parts = []
-        for part, cells in zip(several.parts, several.cells[keys].T, strict=True):
-            here = cells > 0
+        for part, cells in zip(several.parts, several.cells.T, strict=True):
+            own = cells[keys]
+            here = own > 0
             sums = ReportedSums(part.view, FREQUENCY, level)
-            parts.append(sums.of_tokens(cells[here], weights[here]))
+            parts.append(sums.of_tokens(own[here], weights[here]))
         answers.append(added_reported(parts))
     return answers
 
@@ -319,9 +334,10 @@ def _groups(
 def _added_below(parts: Sequence[Below]) -> Below:
     """What rarer keys hold in all releases together: their errors are independent."""
     value = sum(part.value for part in parts)
-    down = math.hypot(*(part.low - part.value for part in parts))
-    up = math.hypot(*(part.high - part.value for part in parts))
-    return Below("known", value, max(value - down, 0.0), value + up)
+    below = [part.value - part.low for part in parts]
+    above = [part.high - part.value for part in parts]
+    low = max(value - math.hypot(*below), 0.0)
+    return Below("known", value, low, value + math.hypot(*above))
 
 
 def _least_summed(several: "SeveralTokens", question: Question) -> int:
@@ -332,8 +348,8 @@ def _least_summed(several: "SeveralTokens", question: Question) -> int:
     least = []
     for scheme in several.schemes:
         own = question.at_least or least_frequency(scheme, each_key_alike=counts_keys)
-        least.append(max(own, question.measure.kink or own))
-    return max(least)
+        least.append(own)
+    return max(*least, question.measure.kink or 1)
 
 
 def _not_additive(measure: Measure) -> InvalidValue:
@@ -345,7 +361,8 @@ def _not_additive(measure: Measure) -> InvalidValue:
 
 def _check_calibrated(several: "SeveralTokens", question: Question) -> None:
     question.require_default_estimator("sums over several releases")
-    if not all(Calibration.of(scheme).feasible for scheme in several.schemes):
+    calibrations = [Calibration.of(scheme) for scheme in several.schemes]
+    if not all(calibration.feasible for calibration in calibrations):
         raise InvalidValue(
             "epsilon is too small for calibrated sums over several releases", "ask each release"
         )

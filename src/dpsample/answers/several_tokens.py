@@ -26,7 +26,7 @@ class SeveralTokens(SeveralEvidence):
 
     def __init__(self, releases: Sequence[Release]) -> None:
         self.releases = tuple(releases)
-        self.parts = [TokenEvidence.of(release.table, release.terms) for release in releases]
+        self.parts = [_of_release(release) for release in releases]
         self.schemes = [part.view.scheme for part in self.parts]
         keys, self.places = keys_of(self.releases)
         self.rows = Rows(keys)
@@ -35,7 +35,8 @@ class SeveralTokens(SeveralEvidence):
 
     def estimates_of(self, keys: Ints, level: float) -> KeyEstimates:
         low, high = self.totals.intervals(keys, level)
-        return KeyEstimates(self.totals.values[keys], self.totals.deviations[keys], low, high)
+        values = self.totals.values[keys]
+        return KeyEstimates(values, self.totals.deviations[keys], low, high)
 
     def sums(self, question: Question) -> Groups:
         return sums.total(self, question)
@@ -47,8 +48,12 @@ class SeveralTokens(SeveralEvidence):
         return order.quantiles(self, question, shares)
 
     def keys(self, question: Question) -> "order.SeveralKeys":
-        [(keys, _)] = Selection.of(self.rows, question).weighted_rows()[1]
+        _, [(keys, _)] = Selection.of(self.rows, question).weighted_rows()
         return order.SeveralKeys(self, keys)
 
     def probability_above(self, a: Any, b: Any) -> float:
         return order.probability_above(self, a, b)
+
+
+def _of_release(release: Release) -> TokenEvidence:
+    return TokenEvidence.of(release.table, release.terms)

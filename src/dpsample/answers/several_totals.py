@@ -7,6 +7,7 @@ convolution of those of its terms: exactly, but for the grid of tokens. Releases
 nothing to the lower end, and what `several_unreported` allows to the upper one.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,36 +65,45 @@ class Confidence:
             for release, cells in zip(side.releases, side.cells.T, strict=True):
                 laws.append(FrequencyLaws(release, cells, side.sign, upper_of_side, self.grid))
 
-        points = sum(law.mass.shape[1] for law in laws) + 1
-        size = 1 << (points - 1).bit_length()  # a power of two, for the Fourier transform
+        steps = sum(law.steps for law in laws)
+        size = 1 << steps.bit_length()  # a power of two, for the Fourier transform
         keys = len(sides[0].cells)
-        transform = np.ones((keys, size // 2 + 1), np.complex128)
+        coefficients = size // 2 + 1
+        transform = np.ones((keys, coefficients), np.complex128)
         self.start = np.zeros(keys, np.int64)
         for law in laws:
-            transform[law.keys] *= np.fft.rfft(law.mass, size)[law.place]
-            self.start[law.keys] += law.start[law.place] + law.shift
-        self.upto = np.cumsum(np.fft.irfft(transform, size), axis=1)
+            own_transform = np.fft.rfft(law.mass, size)
+            transform[law.keys] *= own_transform[law.place]
+            self.start[law.keys] += law.starts
+        mass = np.fft.irfft(transform, size)
+        self.upto = np.cumsum(mass, axis=1)
 
     def below(self, bounds: Floats) -> Floats:
         """Return the confidence that the sum of each key is at most each bound, which may be infinite: [key, bound]."""
         last = self.upto.shape[1] - 1
         with np.errstate(invalid="ignore"):
-            steps = np.clip(bounds * self.grid - self.start[:, None], -1, last)
-        place = np.nan_to_num(steps, posinf=last).astype(np.int64)
-        confidence = np.take_along_axis(self.upto, np.maximum(place, 0), 1)
+            steps = bounds * self.grid - self.start[:, None]
+            steps = np.nan_to_num(steps.clip(-1, last), posinf=last)
+        place = steps.astype(np.int64)
+        inside = np.maximum(place, 0)
+        confidence = np.take_along_axis(self.upto, inside, axis=1)
         return np.where(place < 0, 0.0, confidence).clip(0.0, 1.0)
 
     def lowest(self, probabilities: Floats) -> Ints:
         """Return the lowest sum that has this confidence or more: the lower end of an interval."""
-        reaches = self.upto >= (1 - _TIE) * probabilities[:, None]
+        least = (1 - _TIE) * probabilities
+        reaches = self.upto >= least[:, None]
         first = self.start + np.argmax(reaches, axis=1)
         return np.asarray(-(-first // self.grid))
 
     def highest(self, probabilities: Floats) -> Ints:
         """Return the highest sum that has all but this confidence, or less: the upper end of an interval."""
-        passes = self.upto > 1 - (1 - _TIE) * probabilities[:, None]
-        first = np.where(passes.any(1), np.argmax(passes, axis=1), self.upto.shape[1])
-        return np.asarray(-(-(self.start + first) // self.grid) - 1)
+        most = 1 - (1 - _TIE) * probabilities
+        passes = self.upto > most[:, None]
+        end = self.upto.shape[1]
+        first_step = np.where(passes.any(1), np.argmax(passes, axis=1), end)
+        first = self.start + first_step
+        return np.asarray(-(-first // self.grid) - 1)
 
 
 class FrequencyLaws:
@@ -115,8 +125,10 @@ class FrequencyLaws:
         tokens = cells[self.keys] + upper
         reporting = Reporting.of(release.sampling, release.per_key)
         # tokens that are new where pi is constant have the law of the first such token, shifted
-        whole_shift = np.maximum(-(-tokens // own_grid) - reporting.constant_from, 0)
-        distinct, self.place = np.unique(tokens - whole_shift * own_grid, return_inverse=True)
+        first_frequency = -(-tokens // own_grid)
+        whole_shift = np.maximum(first_frequency - reporting.constant_from, 0)
+        unshifted = tokens - whole_shift * own_grid
+        distinct, self.place = np.unique(unshifted, return_inverse=True)
         self.shift = sign * whole_shift * grid
         if not len(distinct):
             self.mass = np.zeros((0, 1))
@@ -125,7 +137,8 @@ class FrequencyLaws:
 
         frequencies, _, _, confidence = exceedances(distinct, reporting, own_grid)
         # no test rejects such a token at the frequency after the last one: the rest of the confidence is there
-        confidence = np.append(confidence, np.ones((len(confidence), 1)), axis=1)
+        certainty = np.ones((len(confidence), 1))
+        confidence = np.append(confidence, certainty, axis=1)
         mass_of_frequency = np.diff(confidence, axis=1, prepend=0.0)
         mass = np.repeat(mass_of_frequency / grid, grid, axis=1)
         first = (frequencies[:, 0] - 1) * grid + 1
@@ -137,23 +150,31 @@ class FrequencyLaws:
             self.start = -last
 
     @property
-    def _mass_and_mean(self) -> tuple[Floats, Floats]:
-        """The mass of each distinct law, and its mean from its start on."""
+    def steps(self) -> int:
+        """The number of steps of a law."""
+        return int(self.mass.shape[1])
+
+    @property
+    def starts(self) -> Ints:
+        """The first step of the law of each reported key, in units of 1/grid."""
+        return np.asarray(self.start[self.place] + self.shift)
+
+    def _moment(self, power: int) -> Floats:
+        """The mean of a power of the step of each distinct law, counted from its start."""
         total = np.maximum(self.mass.sum(1), _TINY)
-        return total, self.mass @ np.arange(self.mass.shape[1]) / total
+        powers = np.arange(self.steps, dtype=np.float64) ** power
+        return np.asarray(self.mass @ powers / total)
 
     @property
     def means(self) -> Floats:
         """The mean of each reported key's frequency, in units of 1/grid."""
-        _, mean = self._mass_and_mean
-        return np.asarray((self.start + mean)[self.place] + self.shift)
+        mean = self.start + self._moment(1)
+        return np.asarray(mean[self.place] + self.shift)
 
     @property
     def variances(self) -> Floats:
         """The variance of each reported key's frequency, in units of 1/grid."""
-        total, mean = self._mass_and_mean
-        squares = np.arange(self.mass.shape[1], dtype=np.float64) ** 2
-        variance = self.mass @ squares / total - mean**2
+        variance = self._moment(2) - self._moment(1) ** 2
         return np.asarray(variance[self.place])
 
 
@@ -164,7 +185,9 @@ class KeyTotals:
     """
 
     def __init__(self, releases: "Sequence[Release]", places: Ints, cells: Ints) -> None:
-        self.releases, self.cells, self._places = releases, cells, places
+        self.releases = releases
+        self.cells = cells
+        self._places = places
 
     @cached_property
     def reported(self) -> Floats:
@@ -172,7 +195,8 @@ class KeyTotals:
         total = np.zeros(len(self.cells))
         for release, place in zip(self.releases, self._places.T, strict=True):
             here = place >= 0
-            total[here] += release.table["estimate"].to_numpy()[place[here]]
+            estimates = release.table["estimate"].to_numpy()
+            total[here] += estimates[place[here]]
         return total
 
     @cached_property
@@ -203,16 +227,19 @@ class KeyTotals:
         """
         tail = (1 - level) / 2
         missed = self.cells[keys] == 0
-        upper_tails = np.where(missed.any(1), tail / 2, tail)
+        some_miss = missed.any(1)
+        upper_tails = np.where(some_miss, tail / 2, tail)
         low = np.zeros(len(keys))
         high = np.zeros(len(keys))
         for part in blocks(len(keys), self.releases):
-            side = Side(self.releases, self.cells[keys[part]])
-            lower_tails = np.full(len(side.cells), tail)
+            cells = self.cells[keys[part]]
+            side = Side(self.releases, cells)
+            lower_tails = np.full(len(cells), tail)
             low[part] = Confidence([side], upper=False).lowest(lower_tails)
-            high[part] = Confidence([side], upper=True).highest(upper_tails[part])
-        most = most_unreported(self.releases, missed, np.array([tail / 2]))
-        high += most[:, 0]
+            law = Confidence([side], upper=True)
+            high[part] = law.highest(upper_tails[part])
+        half_tail = np.array([tail / 2])
+        high += most_unreported(self.releases, missed, half_tail)[:, 0]
         values = self.values[keys]
         return np.minimum(low, values), np.maximum(high, values)
 
@@ -225,7 +252,7 @@ def most_unreported(releases: Sequence[Drawn], missed: Bools, probabilities: Flo
     patterns, pattern_of_key = np.unique(missed, axis=0, return_inverse=True)
     bounds = np.zeros((len(patterns), len(probabilities)))
     for n, pattern in enumerate(patterns):
-        missing = [releases[at] for at in np.flatnonzero(pattern).tolist()]
+        missing = list(itertools.compress(releases, pattern))
         if missing:
             bounds[n] = largest_unreported(missing, probabilities)
     return bounds[pattern_of_key.reshape(-1)]

@@ -27,6 +27,7 @@ _SHARES = np.append((np.arange(32) + 0.5) / 32, 1.0)
 _PRIOR = np.append(np.full(32, (1 - _OCCURS_IN_ALL) / 32), _OCCURS_IN_ALL)
 # Gauss-Hermite quadrature of the normal law that stands for a Poisson law: exact for polynomials of degree 17.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_ROUNDING = 1e-9  # of steps: keeps a whole number of them whole
 _TINY = 1e-300  # keeps ratios and logarithms of zero defined
 
 
@@ -59,8 +60,10 @@ def largest_unreported(releases: Sequence[Drawn], probabilities: Floats) -> Floa
     schemes = [(release.sampling, release.per_key) for release in releases]
     most = _largest_by_steps(tuple(sorted(schemes, key=repr)))
     # each release may take up to one step less than it is counted for
-    steps = np.floor(-np.log(probabilities) / _STEP + 1e-9).astype(np.int64) + len(releases)
-    return np.asarray(most[np.minimum(steps, len(most) - 1)])
+    steps = np.floor(-np.log(probabilities) / _STEP + _ROUNDING)
+    allowed = steps.astype(np.int64) + len(releases)
+    last = len(most) - 1
+    return np.asarray(most[np.minimum(allowed, last)])
 
 
 def _largest_unreported_by_one(release: Drawn, probabilities: Floats) -> Floats:
@@ -68,7 +71,8 @@ def _largest_unreported_by_one(release: Drawn, probabilities: Floats) -> Floats:
     most = []
     for p in probabilities.tolist():
         reached = frequency_reaching(1 - p, release.sampling, release.per_key)
-        most.append(math.inf if reached is None else reached - 1.0)
+        largest = math.inf if reached is None else reached - 1.0
+        most.append(largest)
     return np.array(most)
 
 
@@ -93,12 +97,14 @@ def _largest_by_steps(schemes: tuple[tuple[Sampling, PerKey], ...]) -> Floats:
 def _largest_of_one_by_steps(sampling: Sampling, per_key: PerKey) -> Floats:
     """The largest frequency whose l takes at most n steps, for each n from 0 on."""
     last = frequency_reaching(1 - SMALLEST, sampling, per_key)
-    end = min(sampling.largest, 1 << 60) if last is None else last
-    i = np.unique(np.geomspace(1, end, _POINTS).astype(np.int64))
+    end = last or min(sampling.largest, 1 << 60)
+    points = np.geomspace(1, end, _POINTS)
+    i = np.unique(points.astype(np.int64))
     unreported = reporting_probabilities(i, sampling, per_key, complement=True)
     logarithms = -np.log(np.maximum(unreported, _TINY))
     # each point stands for the frequencies from it up to the next one
-    before_each_point = np.append(i - 1.0, math.inf if last is None else end)
+    beyond = math.inf if last is None else end
+    before_each_point = np.append(i - 1.0, beyond)
     steps = int(-math.log(SMALLEST) / _STEP) + _ROOM
     allowed = _STEP * np.arange(steps)
     first_beyond = np.searchsorted(logarithms, allowed, side="right")
@@ -117,7 +123,8 @@ class _Missed(NamedTuple):
 
     def by(self, shares: Floats) -> Floats:
         """Return the probability that a release does not report the key, for each share of releases: [key, share]."""
-        return 1 - shares * (1 - self.probability[:, None])
+        reported = 1 - self.probability
+        return 1 - shares * reported[:, None]
 
 
 def expected_unreported(
@@ -132,13 +139,15 @@ def expected_unreported(
     """
     times = (cells > 0).sum(1)
     mean = reported / np.maximum(times, 1)
-    drawn = np.rint(mean[:, None] + np.sqrt(mean)[:, None] * _NODES)
+    deviation = np.sqrt(mean)
+    drawn = np.rint(mean[:, None] + deviation[:, None] * _NODES)
     frequencies = np.maximum(drawn, 0.0).astype(np.int64)  # [key, node]
 
     missed_by = [_missed(release, frequencies) for release in releases]
     posterior = _PRIOR * _SHARES ** times[:, None]  # [key, share]
     for missed, of_release in zip(missed_by, cells.T, strict=True):
-        posterior *= np.where(of_release[:, None] > 0, 1.0, missed.by(_SHARES))
+        is_reported = of_release[:, None] > 0
+        posterior *= np.where(is_reported, 1.0, missed.by(_SHARES))
     posterior /= posterior.sum(1, keepdims=True)
 
     value = np.zeros(len(cells))
@@ -163,4 +172,6 @@ def _missed(release: Drawn, frequencies: Ints) -> _Missed:
     node_weights = _WEIGHTS / _WEIGHTS.sum()
     weights = np.where(frequencies > 0, unreported, 1.0) * node_weights
     i = frequencies.astype(np.float64)
-    return _Missed(weights.sum(1), (weights * i).sum(1), (weights * i**2).sum(1))
+    of_first = weights * i
+    of_second = weights * i**2
+    return _Missed(weights.sum(1), of_first.sum(1), of_second.sum(1))

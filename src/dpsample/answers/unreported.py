@@ -65,16 +65,9 @@ class Silence:
         """Bound the frequency of a key: one of a larger frequency is reported with this probability."""
         reached = self.probably_below(level)
         most = math.inf if reached is None else reached - 1.0
-        return Estimate(
-            math.nan,
-            math.nan,
-            0.0,
-            most,
-            level,
-            detection_threshold=self.detection_threshold,
-            guaranteed=reached is not None and not self.discovered,
-            notes=(self.note(reached),),
-        )
+        found = Estimate(math.nan, math.nan, 0.0, most, level, notes=(self.note(reached),))
+        guaranteed = reached is not None and not self.discovered
+        return replace(found, detection_threshold=self.detection_threshold, guaranteed=guaranteed)
 
     def note(self, reached: int | None) -> str:
         """Return the note about a key that was not reported, and is probably below a frequency."""
