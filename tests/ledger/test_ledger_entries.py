@@ -133,12 +133,11 @@ def test_releases_are_found_in_their_ledger(tmp_path: Path, written: Callable[..
     (match,) = verify_releases(read_ledger(path), [out], head=reservation.hash)
     assert (match.file, match.number, match.entry.status) == (str(out), 1, "confirmed")
     assert "the very file that was confirmed" in str(match)
-    with refused("the ledger must have the line that was noted down"):
+    with refused("no line of the ledger has the hash that was noted down"):
         verify_releases(read_ledger(path), [], head="0" * 64)
     other = written(reservation.hash, "other.csv")
-    with refused("must be in the ledger of 'events', with what it spent") as info:
+    with refused("entry 1 in the ledger of 'events' has another SHA-256 than the file"):
         verify_releases(read_ledger(path), [out, other])
-    assert "entry 1 with another SHA-256" in str(info.value)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +156,8 @@ def test_a_release_that_the_ledger_knows_otherwise_is_refused(
     path = tmp_path / "a.ledger"
     new_ledger(path, "events", BUDGET, "user")
     reservation = reserve_budget(path, replace(bound(tmp_path / "out.parquet"), **changed))
-    with refused("must be in the ledger of 'events', with what it spent") as info:
+    with refused(f"entry 1 in the ledger of 'events' has {finding} than the release"):
         verify_releases(read_ledger(path), [written(reservation.hash)])
-    assert f"entry 1 with {finding};" in str(info.value)
 
 
 def test_a_release_of_a_cancelled_entry_is_refused(tmp_path: Path, written: Callable[..., Path]) -> None:
@@ -167,10 +165,10 @@ def test_a_release_of_a_cancelled_entry_is_refused(tmp_path: Path, written: Call
     new_ledger(path, "events", BUDGET, "user")
     reservation = reserve_budget(path, bound(tmp_path / "out.parquet"))
     reservation.cancel()
-    for hash, finding in ((reservation.hash, "entry 1, which was cancelled"), ("0" * 64, "no such entry")):
-        with refused("must be in the ledger of 'events', with what it spent") as info:
-            verify_releases(read_ledger(path), [written(hash)])
-        assert f"{finding};" in str(info.value)
+    with refused("was cancelled"):
+        verify_releases(read_ledger(path), [written(reservation.hash)])
+    with refused("has no entry in the ledger of 'events'"):
+        verify_releases(read_ledger(path), [written("0" * 64)])
 
 
 def test_a_release_of_a_chosen_size_matches_what_was_reserved(tmp_path: Path) -> None:
@@ -183,5 +181,5 @@ def test_a_release_of_a_chosen_size_matches_what_was_reserved(tmp_path: Path) ->
         reservation = reserve_budget(path, charge)
         terms = restated(made.terms, ledger=reservation.hash)
         dpsample.Release(made.table, terms).write(tmp_path / "out.arrow", force=True)
-        with contextlib.nullcontext() if matches else refused("must be in the ledger of 'events'"):
+        with contextlib.nullcontext() if matches else refused("has another scheme than the release"):
             assert len(verify_releases(read_ledger(path), [tmp_path / "out.arrow"])) == 1

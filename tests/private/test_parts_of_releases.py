@@ -64,7 +64,7 @@ def test_a_release_of_a_part_says_so(engine: Engine, tmp_path: Path) -> None:
     for other in (None, day(DAYS[1]), day(DAYS[0], vouched=True)):
         terms = restated(back.terms, part=other)
         dpsample.Release(back.table, terms).write(tmp_path / "other.csv", force=True)
-        with refused("must be in the ledger of 'clicks'"):
+        with refused("in the ledger of 'clicks' has another part"):
             verify_releases(balance, [tmp_path / "other.csv"])
     with refused("the releases of 'clicks', day = 2026-11-13, may spend"):
         do(path, "page", ledger=ledger, part=("day", DAYS[0]), **users)

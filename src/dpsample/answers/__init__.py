@@ -38,7 +38,7 @@ remainder        the elements of keys that were not reported
 
 several              `combine`: the object that answers questions about several releases
 combinable           which releases may be combined, and what they cost together
-several_parts        what the evidence of several releases has in common, whatever their kinds
+several_evidence     what the evidence of several releases has in common, whatever their kinds
 several_keys         the keys of all releases, and where each is in each of them
 several_measured     counted users, known keys, streams and mixed kinds: values and variances add up
 several_keys_only    releases of keys only: which keys there are, and how many releases report each

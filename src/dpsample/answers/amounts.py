@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,24 @@ from dpsample.answers.counted_sums import Bounded
 from dpsample.errors import InvalidValue
 from dpsample.release.explain import explain_beyond
 
-_NOTHING_BEYOND = ((0.0, 0.0), (0.0, 0.0))
 USERS = "users"
+
+
+class Extension(NamedTuple):
+    """By how much an interval extends at one end for what is beyond a clip, and the error of that."""
+
+    amount: float = 0.0
+    error: float = 0.0
+
+    @staticmethod
+    def added(parts: Sequence["Extension"]) -> "Extension":
+        """Return the sum of several releases: their errors are independent."""
+        amount = math.fsum(part.amount for part in parts)
+        errors = [part.error for part in parts]
+        return Extension(amount, math.hypot(*errors))
+
+
+NOTHING_BEYOND = Extension()
 
 
 @dataclass(frozen=True)
@@ -35,49 +51,43 @@ class Sum:
 
     value: float
     error: float
-    beyond: tuple[tuple[float, float], tuple[float, float]] = (
-        _NOTHING_BEYOND  # below and above, with errors
-    )
+    below: Extension = NOTHING_BEYOND
+    above: Extension = NOTHING_BEYOND
     least: float = -math.inf
     most: float = math.inf
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the interval of this level."""
-        low, high = self.ends()
+        lowest, highest = self.ends()
         reach = margin(level)
-        return self.possible(low.value - reach * low.error), self.possible(
-            high.value + reach * high.error
-        )
+        low = lowest.value - reach * lowest.error
+        high = highest.value + reach * highest.error
+        return self.possible(low), self.possible(high)
 
     @staticmethod
     def added(sums: Sequence["Sum"]) -> "Sum":
         """Return the sum of sums of several releases: their errors are independent."""
         if len(sums) == 1:
             return sums[0]
-        below, above = zip(*(one.beyond for one in sums), strict=True)
-        return Sum(
-            value=math.fsum(one.value for one in sums),
-            error=math.hypot(*(one.error for one in sums)),
-            beyond=(_added_beyond(below), _added_beyond(above)),
-            least=sum(one.least for one in sums),
-            most=sum(one.most for one in sums),
-        )
+        value = math.fsum(one.value for one in sums)
+        errors = [one.error for one in sums]
+        below = Extension.added([one.below for one in sums])
+        above = Extension.added([one.above for one in sums])
+        least = sum(one.least for one in sums)
+        most = sum(one.most for one in sums)
+        return Sum(value, math.hypot(*errors), below, above, least, most)
 
     def possible(self, number: float) -> float:
         """Move a number to where the sum can be."""
         return min(max(number, self.least), self.most)
 
-    def ends(self) -> list["Sum"]:
-        """Return the sums without what is beyond, and with all of it, on either side."""
-        (down, error_down), (up, error_up) = self.beyond
-        low = Sum(self.value - down, math.hypot(self.error, error_down))
-        return [low, Sum(self.value + up, math.hypot(self.error, error_up))]
-
-
-def _added_beyond(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the sum of numbers beyond one end of a clip, with its error."""
-    numbers, errors = zip(*parts, strict=True)
-    return math.fsum(numbers), math.hypot(*errors)
+    def ends(self) -> tuple["Sum", "Sum"]:
+        """Return the sum with all that may be beyond the lower end of the clip, and with all beyond the upper end."""
+        error_of_lowest = math.hypot(self.error, self.below.error)
+        error_of_highest = math.hypot(self.error, self.above.error)
+        lowest = Sum(self.value - self.below.amount, error_of_lowest)
+        highest = Sum(self.value + self.above.amount, error_of_highest)
+        return lowest, highest
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,8 @@ class Summed:
     @property
     def name(self) -> str:
         """The name by which it is asked for."""
-        return self.record.amount.clipped if self.only_clipped else self.record.amount.name
+        amount = self.record.amount
+        return amount.clipped if self.only_clipped else amount.name
 
     @property
     def note(self) -> str:
@@ -99,28 +110,29 @@ class Summed:
         if self.only_clipped:
             return f"{amount}, and nothing beyond; the interval of {amount.name} includes more"
         what = "rows" if amount.column is None else "values"
-        return (
-            f"the estimate is of {amount}; the interval includes {explain_beyond(self.record)}; {what} beyond this "
-            "range are in neither"
-        )
+        beyond = explain_beyond(self.record)
+        return f"the estimate is of {amount}; the interval includes {beyond}; {what} beyond this range are in neither"
 
     def over(self, keys: CountedKeys, table: pa.Table) -> Sum:
         """Return the sum over some keys of a release's table; what is beyond the clip is divided among all keys."""
         own = keys.of_amount(table, self.record)
+        value = float(keys.weights @ own.values)
         least, most = self._possible(keys)
-        beyond = _NOTHING_BEYOND if self.only_clipped else self._beyond(keys, table)
-        return Sum(float(keys.weights @ own.values), own.error_of_sum(), beyond, least, most)
+        if self.only_clipped:
+            return Sum(value, own.error_of_sum(), least=least, most=most)
+        below, above = self._beyond(keys, table)
+        return Sum(value, own.error_of_sum(), below, above, least, most)
 
     def _possible(self, keys: CountedKeys) -> tuple[float, float]:
         """Where the sum can be: on one side of 0, if its clip and the weights of keys are."""
         if (keys.weights < 0).any():
             return -math.inf, math.inf
         amount = self.record.amount
-        return 0.0 if amount.low == 0 else -math.inf, 0.0 if amount.high == 0 else math.inf
+        least = 0.0 if amount.low == 0 else -math.inf
+        most = 0.0 if amount.high == 0 else math.inf
+        return least, most
 
-    def _beyond(
-        self, keys: CountedKeys, table: pa.Table
-    ) -> tuple[tuple[float, float], tuple[float, float]]:
+    def _beyond(self, keys: CountedKeys, table: pa.Table) -> tuple[Extension, Extension]:
         """By how much a weighted sum may be lower and higher, with the errors of both.
 
         A key of negative weight makes a sum lower by what it has above the clip.
@@ -128,26 +140,32 @@ class Summed:
         users = table["measured"].to_numpy()
         values = table[self.record.amount.measured].to_numpy()
         below, above = self.record.beyond_keys(users, values)
-        rows = keys.rows
         positive = np.maximum(keys.weights, 0)
         negative = np.maximum(-keys.weights, 0)
 
-        down = below.of(rows, positive).with_other_end(above.of(rows, negative))
-        up = above.of(rows, positive).with_other_end(below.of(rows, negative))
-        return down.longer_sum(), up.longer_sum()
+        lower = below.of(keys.rows, positive)
+        lower = lower.with_other_end(above.of(keys.rows, negative))
+        higher = above.of(keys.rows, positive)
+        higher = higher.with_other_end(below.of(keys.rows, negative))
+        return Extension(*lower.longer_sum()), Extension(*higher.longer_sum())
 
 
 def amount_of(amounts: Sequence[Clipped], name: Any) -> Summed | None:
-    """Return the amount that has this name, if there is one."""
+    """Return the amount that has this name, if it is a name and there is one."""
+    if not isinstance(name, str):
+        return None
     for record in amounts:
-        if isinstance(name, str) and name in (record.amount.name, record.amount.clipped):
-            return Summed(record, only_clipped=name == record.amount.clipped)
+        for only_clipped in (False, True):
+            summed = Summed(record, only_clipped)
+            if name == summed.name:
+                return summed
     return None
 
 
 def bounded_sum(total: Sum, level: float) -> Bounded:
     """Return a sum with its interval."""
-    return Bounded(total.possible(total.value), total.error, *total.interval(level))
+    low, high = total.interval(level)
+    return Bounded(total.possible(total.value), total.error, low, high)
 
 
 @dataclass(frozen=True)
@@ -161,13 +179,15 @@ class Ratio:
     @staticmethod
     def of(amounts: Sequence[Clipped], of: Any, per: Any) -> "Ratio":
         """Return the ratio of two sums of a release by their names."""
-        above, below = (None if name == USERS else amount_of(amounts, name) for name in (of, per))
-        names = [
-            USERS,
-            *(name for record in amounts for name in (record.amount.name, record.amount.clipped)),
-        ]
-        same = above.record == below.record if above and below else of == per
-        if same or of not in names or per not in names:
+        names = [USERS]
+        for record in amounts:
+            names += [record.amount.name, record.amount.clipped]
+        above = amount_of(amounts, of)
+        below = amount_of(amounts, per)
+        is_same = of == per
+        if above is not None and below is not None:
+            is_same = above.record == below.record
+        if is_same or of not in names or per not in names:
             raise InvalidValue(
                 f"{of!r} per {per!r} is not a ratio of two sums of this release, which are {', '.join(names)}",
                 "rows and sums are counted with `rows=...` and `sums=...`",
@@ -178,46 +198,62 @@ class Ratio:
         self, sum_of: Callable[[Summed | None], Sum], level: float
     ) -> tuple[Bounded, list[str]]:
         """Return the ratio of two sums over some keys, and notes. `sum_of` sums an amount, or None: users."""
-        a, b = sum_of(self.above), sum_of(self.below)
-        corners = [fieller(x, y, level) for x, y in product(a.ends(), b.ends())]
-        low = min(low for low, _ in corners)
-        high = max(high for _, high in corners)
-        value = error = math.nan
+        a = sum_of(self.above)
+        b = sum_of(self.below)
+        low = math.inf
+        high = -math.inf
+        # both sums without, and with, what is beyond their clips
+        for end_of_a, end_of_b in product(a.ends(), b.ends()):
+            lowest, highest = fieller(end_of_a, end_of_b, level)
+            low = min(low, lowest)
+            high = max(high, highest)
+        value = math.nan
+        error = math.nan
         if b.value:
             value = a.value / b.value
-            error = math.hypot(a.error, value * b.error) / abs(b.value)
-        amounts = [summed for summed in (self.above, self.below) if summed is not None]
-        notes = list(dict.fromkeys(amount.note for amount in amounts))
+            error_of_a_less_ratio_b = math.hypot(a.error, value * b.error)
+            error = error_of_a_less_ratio_b / abs(b.value)
+
+        notes = []
+        for summed in (self.above, self.below):
+            if summed is not None and summed.note not in notes:
+                notes.append(summed.note)
         if not math.isfinite(high - low):
-            notes.append(
-                f"{self.per} cannot be distinguished from 0: nothing is known of the ratio"
-            )
-        elif (
-            b.least >= 0
-        ):  # the ratio has the sign of the first sum, whose possible range ends at 0, or nowhere
-            value, low, high = (a.possible(number) for number in (value, low, high))
+            unknown = f"{self.per} cannot be distinguished from 0: nothing is known of the ratio"
+            return Bounded(value, error, low, high), [*notes, unknown]
+        if b.least >= 0:
+            # the ratio has the sign of the first sum, whose possible range ends at 0, or nowhere
+            value = a.possible(value)
+            low = a.possible(low)
+            high = a.possible(high)
         return Bounded(value, error, low, high), notes
 
 
 def fieller(a: Sum, b: Sum, level: float) -> tuple[float, float]:
-    """Return the interval of a / b, of independent normal errors; all numbers if b cannot be told from 0.
+    """Return the interval of a / b, of independent normal errors; all numbers if b cannot be told from 0 (Fieller).
+
+    Its ends are the roots of ``(a - r b)**2 = z**2 (error_a**2 + r**2 error_b**2)``, a quadratic equation in r.
 
     >>> fieller(Sum(100.0, 0.0), Sum(10.0, 1.0), 0.95)
     (8.3..., 12.4...)
     """
     square = margin(level) ** 2
-    steep = b.value**2 - square * b.error**2
-    if steep <= 0:
+    quadratic = b.value**2 - square * b.error**2
+    if quadratic <= 0:
         return -math.inf, math.inf
-    middle = a.value * b.value
-    at_zero = a.value**2 - square * a.error**2
-    root = math.sqrt(max(middle**2 - steep * at_zero, 0.0))
-    return (middle - root) / steep, (middle + root) / steep
+    half_linear = a.value * b.value
+    constant = a.value**2 - square * a.error**2
+    discriminant = half_linear**2 - quadratic * constant
+    root = math.sqrt(max(discriminant, 0.0))
+    low = (half_linear - root) / quadratic
+    high = (half_linear + root) / quadratic
+    return low, high
 
 
 def sum_over(summed: Summed | None, keys: CountedKeys, table: pa.Table) -> Sum:
-    """The sum of an amount, or of users, over some keys."""
+    """Return the sum of an amount over some keys, or of their users if the amount is None."""
     if summed is not None:
         return summed.over(keys, table)
+    value = float(keys.weights @ keys.values)
     least = 0.0 if (keys.weights >= 0).all() else -math.inf
-    return Sum(float(keys.weights @ keys.values), keys.error_of_sum(), least=least)
+    return Sum(value, keys.error_of_sum(), least=least)

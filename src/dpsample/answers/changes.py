@@ -6,6 +6,8 @@ depends on the hypothesis: as counted, a key that had exactly the same frequency
 """
 
 import html
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -14,14 +16,16 @@ import pyarrow as pa
 
 from dpsample.answers.combinable import check_comparable
 from dpsample.answers.compared import Sides, compared
+from dpsample.answers.evidence import level_among
 from dpsample.answers.hypotheses import Hypothesis, Sizes, Tested
 from dpsample.answers.question import Attributes, Question, Where, check_options
 from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.several import Combined
+from dpsample.answers.several_evidence import USER_DAYS
 from dpsample.answers.several_keys import keys_of
-from dpsample.answers.several_parts import USER_DAYS
 from dpsample.answers.several_unreported import largest_unreported
+from dpsample.answers.unreported import Silence
 from dpsample.errors import InvalidValue
 from dpsample.estimators.reported import Bools
 from dpsample.exact import shown_number
@@ -30,12 +34,8 @@ from dpsample.scheme.sampling import Floats
 
 FDR = 0.05
 _NUMBERS = ("before", "after", "change", "low", "high")
-COLUMNS = [
-    *_NUMBERS,
-    "p",
-    "q",
-    "direction",
-]  # after those of the keys; one that a key column has gets an underscore
+# The columns after those of the keys. One that a key column has gets an underscore.
+COLUMNS = [*_NUMBERS, "p", "q", "direction"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,24 +77,24 @@ class Changes:
 
     def lines(self, limit: int | None = 10) -> list[str]:
         """Return what a change is, the first rows, or all, as aligned text, and then the remarks and notes."""
-        return [self.about, *table_lines(self.table, _formats(), limit), *self.remarks()]
+        rows = table_lines(self.table, _formats(), limit)
+        return [self.about, *rows, *self.remarks()]
 
     def remarks(self) -> list[str]:
         """Return how many keys are listed, and what is claimed of them."""
-        listed = f"{len(self):,} of {self.tested:,} reported keys changed"
-        rate = f"at a rate of false discoveries of {self.fdr:g}"
-        return [
-            f"{listed}, {rate}",
-            f"intervals hold for {100 * self.level:g} % of the listed keys in the mean",
-            *self.notes,
-        ]
+        changed = f"{len(self):,} of {self.tested:,} reported keys changed"
+        listed = f"{changed}, at a rate of false discoveries of {self.fdr:g}"
+        intervals = f"intervals hold for {100 * self.level:g} % of the listed keys in the mean"
+        return [listed, intervals, *self.notes]
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        remarks = "".join(f"<p>{html.escape(line)}</p>" for line in self.remarks())
-        return f"<p>{html.escape(self.about)}</p>{html_table(self.table, _formats())}{remarks}"
+        table = html_table(self.table, _formats())
+        about = f"<p>{html.escape(self.about)}</p>"
+        remarks = [f"<p>{html.escape(line)}</p>" for line in self.remarks()]
+        return about + table + "".join(remarks)
 
 
 class ChangesOptions(TypedDict, total=False):
@@ -136,35 +136,53 @@ def changes(
     [{'word': 'dog', 'change': 3000.0, 'direction': 'rose'}, {'word': 'eel', 'change': None, 'direction': 'vanished'}]
     """
     check_options(options, ChangesOptions)
-    sides = _releases(before), _releases(after)
-    check_comparable([*sides[0], *sides[1]])
-    beyond_chance, of = options.get("beyond_chance", False), options.get("of", "frequency")
-    hypothesis = Hypothesis.to_test(sides, of, beyond_chance, options.get("lengths"))
-    question = Question(
-        where=where, level=options.get("level", 0.95), attributes=options.get("attributes")
+    sides = Sides(_releases(before), _releases(after))
+    check_comparable(sides.all)
+    hypothesis = Hypothesis.to_test(
+        sides,
+        of=options.get("of", "frequency"),
+        beyond_chance=options.get("beyond_chance", False),
+        lengths=options.get("lengths"),
     )
+    level = options.get("level", 0.95)
+    question = Question(where=where, level=level, attributes=options.get("attributes"))
     fdr = _check_rate(options.get("fdr", FDR))
 
-    keys, rows = keys_of([*sides[0], *sides[1]])
-    [(places, _)] = Selection.of(Rows(keys), question).weighted_rows()[1]
-    keys, rows = keys.take(pa.array(places)), rows[places]
-    tested = Tested(compared(sides, keys, rows), hypothesis)
-    p, sign = tested.p_values()
-    q = _adjusted(p)
+    keys, tested = _tested(sides, question, hypothesis)
+    found = tested.p_values()
+    q = adjusted(found.p)
     listed = np.flatnonzero(q <= fdr)
-    among = 1 - (1 - question.level) * len(listed) / max(len(p), 1)
+    # intervals of chosen keys hold in the mean if they have the level of Benjamini and Yekutieli (2005)
+    number_tested = len(q)
+    rivals = max(number_tested, 1)
+    among = level_among(question.level, len(listed), rivals)
     low, high = tested.intervals(listed, among)
-    order = np.argsort(-np.maximum(low, -high), kind="stable")
-    listed, low, high = listed[order], low[order], high[order]
 
-    numbers_before, numbers_after = (values[listed] for values in tested.values)
-    numbers = _Listed(numbers_before, numbers_after, low, high, p[listed], q[listed]).divided(
-        hypothesis.sizes
+    certain_change = np.maximum(low, -high)
+    order = np.argsort(-certain_change, kind="stable")
+    listed = listed[order]
+    numbers = _Listed(
+        before=tested.before[listed],
+        after=tested.after[listed],
+        low=low[order],
+        high=high[order],
+        p=found.p[listed],
+        q=q[listed],
     )
-    table = numbers.appended_to(keys.take(pa.array(listed)), rose=sign[listed] > 0)
-    return Changes(
-        table, len(p), fdr, question.level, _notes(sides, question.level), hypothesis.about
-    )
+    numbers = numbers.divided(hypothesis.sizes)
+    listed_keys = keys.take(pa.array(listed))
+    table = numbers.appended_to(listed_keys, found.rises[listed])
+    notes = _notes(sides, question.level)
+    return Changes(table, number_tested, fdr, question.level, notes, hypothesis.about)
+
+
+def _tested(sides: Sides, question: Question, hypothesis: Hypothesis) -> tuple[pa.Table, Tested]:
+    """Return the keys that a question selects among those that any release reports, and what is known of each."""
+    keys, places = keys_of(sides.all)
+    _, [(rows, _)] = Selection.of(Rows(keys), question).weighted_rows()
+    selected = keys.take(pa.array(rows))
+    both_sides = compared(sides, selected, places[rows])
+    return selected, Tested(both_sides, hypothesis)
 
 
 class _Listed(NamedTuple):
@@ -178,76 +196,97 @@ class _Listed(NamedTuple):
     q: Floats
 
     def divided(self, sizes: Sizes | None) -> "_Listed":
-        """Return rates or shares."""
+        """Return rates or shares. The interval is that of after less `sizes.ratio` times before."""
         if sizes is None:
             return self
-        before, after = self.before / sizes.before, self.after / sizes.after
         return self._replace(
-            before=before, after=after, low=self.low / sizes.after, high=self.high / sizes.after
+            before=self.before / sizes.before,
+            after=self.after / sizes.after,
+            low=self.low / sizes.after,
+            high=self.high / sizes.after,
         )
 
-    def appended_to(self, keys: pa.Table, rose: Bools) -> pa.Table:
-        """Return the table of changes."""
-        new, vanished = np.isnan(self.before), np.isnan(self.after)
-        directions = np.select([new, vanished, rose], ["new", "vanished", "rose"], "fell")
+    def appended_to(self, keys: pa.Table, rises: Bools) -> pa.Table:
+        """Return the table of changes: keys, numbers, and which of the keys rose."""
         numbers = {**self._asdict(), "change": self.after - self.before}
         table = keys
         for name in COLUMNS[:-1]:
-            unknown = name in ("before", "after", "change")
-            column = pa.array(numbers[name], pa.float64(), from_pandas=unknown)
+            may_be_unknown = name in ("before", "after", "change")
+            column = pa.array(numbers[name], pa.float64(), from_pandas=may_be_unknown)
             table = table.append_column(_free(name, table), column)
-        return table.append_column(_free("direction", table), pa.array(directions, pa.string()))
+        is_new = np.isnan(self.before)
+        has_vanished = np.isnan(self.after)
+        cases = [is_new, has_vanished, rises]
+        directions = np.select(cases, ["new", "vanished", "rose"], "fell")
+        column = pa.array(directions, pa.string())
+        return table.append_column(_free("direction", table), column)
 
 
-def _releases(side: Any) -> tuple[Release, ...]:
+def _releases(side: "Release | Combined") -> tuple[Release, ...]:
     if isinstance(side, Combined):
         return side.releases
     return (side,)
 
 
 def _check_rate(fdr: Any) -> float:
-    if isinstance(fdr, bool) or not isinstance(fdr, int | float) or not 0 < fdr < 1:
+    is_number = isinstance(fdr, int | float) and not isinstance(fdr, bool)
+    if not is_number or not 0 < fdr < 1:
         raise InvalidValue(f"fdr must be between 0 and 1, not {fdr!r}", "choose one, such as 0.05")
     return float(fdr)
 
 
-def _adjusted(p: Floats) -> Floats:
-    """Return the least rate at which each key is listed (Benjamini and Hochberg)."""
+def adjusted(p: Floats) -> Floats:
+    """Return the least rate of false discoveries at which each key is listed (Benjamini and Hochberg).
+
+    >>> adjusted(np.array([0.04, 0.01, 0.03]))
+    array([0.04, 0.03, 0.04])
+    """
     order = np.argsort(p)
+    places = np.arange(1, len(p) + 1)
+    raised = p[order] * len(p) / places
+    descending = raised[::-1]
+    least_so_far = np.minimum.accumulate(descending)
     q = np.empty(len(p))
-    raised = p[order] * len(p) / np.arange(1, len(p) + 1)
-    q[order] = np.minimum.accumulate(raised[::-1])[::-1]
+    q[order] = least_so_far[::-1]
     return np.minimum(q, 1.0)
 
 
 def _notes(sides: Sides, level: float) -> tuple[str, ...]:
-    """How few elements a new or vanished key probably had where it was not reported, and what users are."""
-    notes = []
-    for name, releases in zip(
-        ("new: before, probably", "vanished: after, probably"), sides, strict=True
-    ):
-        most = float(largest_unreported(releases, np.array([1 - level]))[0])
-        lists_only = any(
-            release.terms.known is not None and release.terms.known.only for release in releases
-        )
-        if np.isfinite(most) and not lists_only:
-            gave = (
-                ", if all of its users gave it" if releases[0].terms.discovery is not None else ""
-            )
-            notes.append(f"{name} below {most + 1:,.0f}{gave}")
+    """Return how few elements a new or vanished key probably had where it was not reported, and what users are."""
+    notes = _note_of_missed("new: before, probably", sides.before, level)
+    notes += _note_of_missed("vanished: after, probably", sides.after, level)
     several = any(len(side) > 1 for side in sides)
-    return (*notes, USER_DAYS) if several and sides[0][0].unit == "user" else tuple(notes)
+    if several and sides.before[0].unit == "user":
+        notes.append(USER_DAYS)
+    return tuple(notes)
+
+
+def _note_of_missed(name: str, releases: tuple[Release, ...], level: float) -> list[str]:
+    """Return the note on keys that these releases do not report, if anything is known of them."""
+    silences = [Silence.of(release.terms) for release in releases]
+    if any(silence.only_listed for silence in silences):
+        return []
+    missed = np.array([1 - level])
+    [most] = largest_unreported(releases, missed).tolist()
+    if not math.isfinite(most):
+        return []
+    gave = ", if all of its users gave it" if silences[0].discovered else ""
+    return [f"{name} below {most + 1:,.0f}{gave}"]
 
 
 def _free(name: str, table: pa.Table) -> str:
+    """Return a name that no column has: this one, or with underscores."""
     while name in table.column_names:
         name += "_"
     return name
 
 
+def _shown(value: float | None) -> str:
+    return "" if value is None else shown_number(value)
+
+
 def _formats() -> Formats:
-    return {
-        **dict.fromkeys(_NUMBERS, lambda value: "" if value is None else shown_number(value)),
-        **dict.fromkeys(("p", "q"), "{:.2g}".format),
-        "direction": str,
-    }
+    formats: dict[str, Callable[[Any], str]] = {"direction": str}
+    formats |= dict.fromkeys(_NUMBERS, _shown)
+    formats |= dict.fromkeys(("p", "q"), "{:.2g}".format)
+    return formats

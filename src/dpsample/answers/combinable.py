@@ -1,5 +1,6 @@
 """Which releases may be combined, and what they cost together."""
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,20 +28,19 @@ def check_comparable(releases: "Sequence[Release]") -> None:
             "one or more releases can be combined or compared",
             "read them with dpsample.read_release",
         )
-    _check_numbers(releases)
-    first = releases[0]
-    for release in releases[1:]:
-        _check_alike(first, release)
-    for n, release in enumerate(releases):
-        if any(_same(release, other) for other in releases[:n]):
+    _check_all_have_numbers_or_none(releases)
+    first, *others = releases
+    for release in others:
+        _check_same_keys(first, release)
+        _check_same_unit(first, release)
+    for one, other in itertools.combinations(releases, 2):
+        if _is_same(one, other):
             raise InvalidValue("one of the releases is there twice", "leave it out")
 
 
-def _check_numbers(releases: "Sequence[Release]") -> None:
+def _check_all_have_numbers_or_none(releases: "Sequence[Release]") -> None:
     """Keys without numbers add nothing to numbers."""
-    if any(release.keys_only for release in releases) and not all(
-        release.keys_only for release in releases
-    ):
+    if len({release.keys_only for release in releases}) > 1:
         raise InvalidValue(
             "a release of keys only has no numbers that add up with those of other releases",
             "combine it with releases of keys only, or leave it out",
@@ -49,48 +49,60 @@ def _check_numbers(releases: "Sequence[Release]") -> None:
 
 def have_exact_laws(releases: "Sequence[Release]") -> bool:
     """Whether all releases have tokens alone, of independent samples, so that exact laws of tokens add up."""
-    plain = all(
-        type(release.terms.kind) is Tokens and release.terms.known is None for release in releases
-    )
-    return plain and not one_seed(releases)
+    kinds = {type(release.terms.kind) for release in releases}
+    no_lists = all(release.terms.known is None for release in releases)
+    return kinds == {Tokens} and no_lists and not share_a_seed(releases)
 
 
-def one_seed(releases: "Sequence[Release]") -> bool:
+def share_a_seed(releases: "Sequence[Release]") -> bool:
     """Whether some of the samples were chosen by one public seed: they have the same keys."""
     seeds = [release.sampling.seed for release in releases if release.sampling.seed is not None]
-    return len({*seeds}) < len(seeds)
+    return len(set(seeds)) < len(seeds)
 
 
-def _check_alike(first: "Release", other: "Release") -> None:
-    """Keys, and what is counted of them, are the same."""
-    keys = [
-        [release.table.schema.field(name) for name in release.keys] for release in (first, other)
-    ]
-    named = [", ".join(f"{field.name} ({field.type})" for field in fields) for fields in keys]
-    if named[0] != named[1]:
+def _check_same_keys(first: "Release", other: "Release") -> None:
+    """Key columns have the same names and types."""
+    one, two = _key_columns(first), _key_columns(other)
+    if one != two:
         raise InvalidValue(
-            f"the releases have different key columns, {' and '.join(named)}",
-            "rename or cast the keys",
+            f"the releases have different key columns, {one} and {two}", "rename or cast the keys"
         )
-    counted = [(release.unit, release.terms.max_keys) for release in (first, other)]
-    if counted[0] != counted[1]:
-        found = [
-            f"{unit}s" if most is None else f"{unit}s with up to {most:,} keys"
-            for unit, most in counted
-        ]
+
+
+def _key_columns(release: "Release") -> str:
+    """The key columns with their types, in words."""
+    fields = [release.table.schema.field(name) for name in release.keys]
+    return ", ".join(f"{field.name} ({field.type})" for field in fields)
+
+
+def _check_same_unit(first: "Release", other: "Release") -> None:
+    """What is counted of keys is the same."""
+    one, two = _unit(first), _unit(other)
+    if one != two:
         raise InvalidValue(
-            f"{' and '.join(found)} do not add up: they are different numbers of the same key",
+            f"{one} and {two} do not add up: they are different numbers of the same key",
             "combine releases that count the same",
         )
 
 
-def _same(a: "Release", b: "Release") -> bool:
-    """Whether two releases are one. Two of which nothing was reported may be different ones."""
-    entered = a.terms.ledger is not None and a.terms.ledger == b.terms.ledger
-    return a is b or entered or (len(a) > 0 and a == b)
+def _unit(release: "Release") -> str:
+    """What a release counts, in words."""
+    most = release.terms.max_keys
+    bound = "" if most is None else f" with up to {most:,} keys"
+    return f"{release.unit}s{bound}"
+
+
+def _is_same(a: "Release", b: "Release") -> bool:
+    """Whether two releases are one. Two that report nothing may be different ones."""
+    if a is b:
+        return True
+    if a.terms.ledger is not None and a.terms.ledger == b.terms.ledger:
+        return True
+    return len(a) > 0 and a == b
 
 
 def _check_parts(releases: "Sequence[Release]") -> None:
+    """Refuse parts that may overlap: either no release states a part, or all state different ones of one column."""
     parts = [release.terms.part for release in releases]
     if not any(parts):
         return
@@ -108,18 +120,15 @@ def stated_cost(releases: "Sequence[Release]") -> list[str]:
 
     An element is in one part. A user may be in all of them.
     """
-    spent, terms = [release.privacy for release in releases], releases[0].terms
-    together = Privacy(
-        sum(privacy.epsilon for privacy in spent), min(sum(privacy.delta for privacy in spent), 1)
-    )
-    part = terms.part
-    if part is None:
+    epsilons = [release.privacy.epsilon for release in releases]
+    deltas = [release.privacy.delta for release in releases]
+    one_after_the_other = explain_spent(Privacy(sum(epsilons), min(sum(deltas), 1)))
+    terms = releases[0].terms
+    if terms.part is None:
         protected = f"for each {terms.protects}, if their data overlap; whether they do, their terms do not say"
-        return [f"{explain_spent(together)}, {protected}"]
-    each = Privacy(
-        max(privacy.epsilon for privacy in spent), max(privacy.delta for privacy in spent)
-    )
-    lines = [f"{explain_spent(each)}, for each {terms.protects}: parts do not overlap"]
+        return [f"{one_after_the_other}, {protected}"]
+    in_parallel = explain_spent(Privacy(max(epsilons), max(deltas)))
+    lines = [f"{in_parallel}, for each {terms.protects}: parts do not overlap"]
     if terms.unit == "user":
-        lines.append(f"{explain_spent(together)}, for each user, in all parts")
+        lines.append(f"{one_after_the_other}, for each user, in all parts")
     return lines

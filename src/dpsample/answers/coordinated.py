@@ -7,11 +7,11 @@ that a key whose frequency hardly changed adds hardly anything, to the value or 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from dpsample.answers.question import Attributes, Question, Weight, Where
+from dpsample.answers.question import Attributes, Question, Weight, Where, check_options
 from dpsample.answers.selection import Selection
 from dpsample.answers.tokens import TokenView, key_batch
 from dpsample.errors import InvalidValue
@@ -34,17 +34,25 @@ if TYPE_CHECKING:
     from dpsample.answers.release import Release
 
 _EMPTY = "a release reports no selected key: what it does not report is not in the interval"
+# Layers are summed up to this many token supports above the likeliest frequencies: no token law reaches further.
+_SUPPORTS_BEYOND = 8
+_TINY = 1e-300  # keeps ratios of zeros defined
+
+
+class DifferenceOptions(TypedDict, total=False):
+    """The options of `difference` and `in_both`."""
+
+    level: float
+    attributes: Attributes
+    at_least: int | None
 
 
 def are_coordinated(*releases: "Release") -> bool:
     """Whether one public hash chose the keys of releases with tokens, which have as many key columns."""
     seeds = {release.sampling.seed for release in releases}
     widths = {len(release.keys) for release in releases}
-    return (
-        None not in seeds
-        and len(seeds) == len(widths) == 1
-        and all(release.grid for release in releases)
-    )
+    have_tokens = all(release.grid for release in releases)
+    return have_tokens and None not in seeds and len(seeds) == len(widths) == 1
 
 
 def difference(
@@ -53,10 +61,7 @@ def difference(
     where: Where = None,
     weight: Weight = None,
     of: Measure | str = "frequency",
-    *,
-    level: float = 0.95,
-    attributes: Attributes = None,
-    at_least: int | None = None,
+    **options: Unpack[DifferenceOptions],
 ) -> Estimate:
     """Estimate how much a sum over the selected keys changed, from two coordinated releases.
 
@@ -75,36 +80,38 @@ def difference(
     >>> 790 < change.value < 1190, 10 < change.standard_error < 40
     (True, True)
     """
-    question = Question(
-        where=where, weight=weight, of=of, level=level, attributes=attributes, at_least=at_least
-    )
+    check_options(options, DifferenceOptions)
+    question = Question(where=where, weight=weight, of=of, **options)
     measure = question.measure
-    if measure.counts_keys or (measure.kink is not None and measure.form is not Form.CAPPED):
+    jumps = measure.kink is not None and measure.form is not Form.CAPPED
+    if measure.counts_keys or jumps:
         raise InvalidValue(
             f"a difference cannot be of {measure}, which jumps",
             "ask in_both for numbers of keys, or count_keys of each release",
         )
-    asked = _Asked.of(before, after, question)
-    lowest = max(side.visible_from for side in asked.sides)
+    samples = _TwoSamples.of(before, after, question)
+    lowest = max(samples.before.visible_from, samples.after.visible_from)
     least = question.at_least or lowest
     if least < lowest:
         raise InvalidValue(
             f"`at_least` must be {lowest} or more, where sampled keys are reported, not {least}",
             "leave it out",
         )
-    layers = Layers(measure, [side.visible for side in asked.sides], least, asked.largest)
-    first = np.maximum(asked.first_visible, least)
-    one, two = asked.frequencies
-    values = [
-        side.values(row, layers, first) for side, row in zip(asked.sides, asked.rows, strict=True)
-    ]
-    noise = sum(
-        side.spread * layers.slope(i, first) ** 2
-        for side, i in zip(asked.sides, (one, two), strict=True)
-    )
-    seen = layers.probability(np.maximum(np.maximum(one, two), first))
-    variance = layers.variance(one, two, first) + seen * noise
-    return asked.answer(values[1] - values[0], variance, least, level, len(asked.weights))
+    one, two = samples.frequencies
+    visible = [samples.before.visible, samples.after.visible]
+    layers = Layers(measure, visible, least, samples.largest_frequency)
+    first = np.maximum(samples.first_visible, least)
+    value_before = samples.before.values(samples.rows_before, layers, first)
+    value_after = samples.after.values(samples.rows_after, layers, first)
+
+    # the variance of a key: of the layers between its frequencies, over seeds, and of its tokens, if it is sampled
+    of_layers = layers.variance(one, two, first)
+    of_token_before = samples.before.spread * layers.slope(one, first) ** 2
+    of_token_after = samples.after.spread * layers.slope(two, first) ** 2
+    highest = np.maximum(np.maximum(one, two), first)
+    of_tokens = layers.probability(highest) * (of_token_before + of_token_after)
+    each = _OfKeys(value_after - value_before, of_layers + of_tokens)
+    return samples.answer(each, least, question.level, keys=len(samples.weights))
 
 
 def in_both(
@@ -112,10 +119,7 @@ def in_both(
     after: "Release",
     where: Where = None,
     weight: Weight = None,
-    *,
-    level: float = 0.95,
-    attributes: Attributes = None,
-    at_least: int | None = None,
+    **options: Unpack[DifferenceOptions],
 ) -> Estimate:
     """Estimate how many selected keys have frequency `at_least` or more in both; with a weight, its sum over them.
 
@@ -124,93 +128,31 @@ def in_both(
     random seeds a_1 a_2 max(pi_1, pi_2), where both report a key, averages to 1 for a key that counts, and to 0 for
     others.
     """
-    question = Question(
-        where=where, weight=weight, level=level, attributes=attributes, at_least=at_least
-    )
-    asked = _Asked.of(before, after, question)
-    own = [least_frequency(side.scheme, each_key_alike=True) for side in asked.sides]
-    least = question.at_least or max(own)
+    check_options(options, DifferenceOptions)
+    question = Question(where=where, weight=weight, **options)
+    samples = _TwoSamples.of(before, after, question)
+    least = question.at_least
+    if least is None:
+        own_before = least_frequency(samples.before.scheme, each_key_alike=True)
+        own_after = least_frequency(samples.after.scheme, each_key_alike=True)
+        least = max(own_before, own_after)
     measure = KEYS.from_frequency(least)
-    one, two = (
-        side.counted(rows, measure) for side, rows in zip(asked.sides, asked.rows, strict=True)
-    )
-    each = one.values * two.values * np.maximum(one.reported, two.reported)
-    both = int(np.count_nonzero((asked.rows[0] >= 0) & (asked.rows[1] >= 0)))
-    return asked.answer(
-        each, each**2 - each, least, level, both
-    )  # what is estimated is its own square
+    one = samples.before.counted(samples.rows_before, measure)
+    two = samples.after.counted(samples.rows_after, measure)
+    larger_pi = np.maximum(one.reported, two.reported)
+    values = one.values * two.values * larger_pi
+    in_both_samples = (samples.rows_before >= 0) & (samples.rows_after >= 0)
+    # what is estimated, 0 or 1, is its own square
+    each = _OfKeys(values, values**2 - values)
+    keys = int(np.count_nonzero(in_both_samples))
+    return samples.answer(each, least, question.level, keys)
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """The selected keys of one release."""
+class _OfKeys(NamedTuple):
+    """What each key adds to an estimate, and what it stands for of its variance."""
 
-    view: TokenView
-    places: Ints  # in the release
-    weights: Floats
-    hashes: Words
-
-    @staticmethod
-    def of(release: "Release", question: Question) -> "_Side":
-        view = TokenView.of(release.table, release.terms)
-        [(places, weights)] = Selection.of(view.rows, question).weighted_rows()[1]
-        assert view.scheme.sampling.seed is not None
-        keys = key_batch(view.rows.keys.take(places))
-        return _Side(view, places, weights, key_hashes(keys, view.scheme.sampling.seed))
-
-    @property
-    def scheme(self) -> Scheme:
-        return self.view.scheme
-
-    @property
-    def cells(self) -> Ints:
-        return self.view.cells[self.places]
-
-    @cached_property
-    def frequencies(self) -> Ints:
-        likeliest: Ints = self.view.frequencies(self.places, 0.95)[0]
-        return likeliest
-
-    @cached_property
-    def visible_from(self) -> int:
-        """The frequency, counted from the first one at which a key is sampled, from which on layers are visible."""
-        return least_frequency(self.scheme._replace(sampling=KeepAll()))
-
-    def visible(self, layers: Ints) -> Floats:
-        """The probability that a layer is visible."""
-        return self.scheme.sampling.q(np.maximum(layers - self.visible_from + 1, 0))
-
-    @property
-    def token_weights(self) -> TokenWeights:
-        return token_weights(self.scheme.per_key, self.scheme.grid)
-
-    @property
-    def spread(self) -> float:
-        return self.token_weights.spread
-
-    def values(self, rows: Ints, layers: Layers, first: Ints) -> Floats:
-        """The values of keys, by the rows of `places` that they are in, or -1."""
-        here = np.flatnonzero(rows >= 0)
-        row, start = rows[here], first[here, None]
-        offset = first_kept(self.hashes[row], self.scheme.sampling) - 1
-        relative = self.cells[row] - offset * self.scheme.grid
-
-        def value(layer: Ints) -> Floats:
-            return layers.value(layer + offset[:, None], start)
-
-        values = np.zeros(len(rows))
-        values[here] = self.token_weights.values(relative, value)
-        return values
-
-    def counted(self, rows: Ints, measure: Measure) -> "_Counted":
-        """The values of keys in a number of keys, and their probabilities of being reported; 0 for others."""
-        if not len(self.places):
-            return _Counted(*np.zeros((2, len(rows))))
-        scheme, tallies = self.scheme, Tallies.of([Tally.of(self.cells)])
-        functionals = functionals_of(tallies, scheme, measure)
-        values = np.append(functionals.total.values(self.cells), 0.0)  # -1 is the last
-        reported = reporting_probabilities(self.frequencies, scheme.sampling, scheme.per_key)
-        return _Counted(values[rows], np.append(reported, 0.0)[rows])
+    values: Floats
+    variances: Floats
 
 
 class _Counted(NamedTuple):
@@ -221,17 +163,113 @@ class _Counted(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """A question to two releases: the selected keys that either has."""
+class _Sample:
+    """The selected keys of one release.
 
-    sides: tuple[_Side, _Side]
-    hashes: Words  # of each key
-    rows: tuple[Ints, Ints]  # where it is in each side; -1 if it is not
+    places  the rows of the keys in the release
+    hashes  the public hashes that chose the keys
+    """
+
+    view: TokenView
+    places: Ints
     weights: Floats
+    hashes: Words
 
     @staticmethod
-    def of(before: "Release", after: "Release", question: Question) -> "_Asked":
-        if any(release.keys_only for release in (before, after)):
+    def of(release: "Release", question: Question) -> "_Sample":
+        view = TokenView.of(release.table, release.terms)
+        _, [(places, weights)] = Selection.of(view.rows, question).weighted_rows()
+        seed = view.scheme.sampling.seed
+        assert seed is not None
+        keys = key_batch(view.rows.keys.take(places))
+        return _Sample(view, places, weights, key_hashes(keys, seed))
+
+    @property
+    def scheme(self) -> Scheme:
+        return self.view.scheme
+
+    @property
+    def cells(self) -> Ints:
+        """The tokens of the keys, in units of 1/grid."""
+        return self.view.cells[self.places]
+
+    @cached_property
+    def frequencies(self) -> Ints:
+        """The likeliest frequency of each key."""
+        likeliest: Ints = self.view.frequencies(self.places, 0.95)[0]
+        return likeliest
+
+    @cached_property
+    def visible_from(self) -> int:
+        """The first frequency at which layers are visible, counted from the one at which a key is sampled."""
+        return least_frequency(self.scheme._replace(sampling=KeepAll()))
+
+    def visible(self, layers: Ints) -> Floats:
+        """Return the probability that each layer is visible."""
+        sampled_by = np.maximum(layers - self.visible_from + 1, 0)
+        return self.scheme.sampling.q(sampled_by)
+
+    @property
+    def _token_weights(self) -> TokenWeights:
+        return token_weights(self.scheme.per_key, self.scheme.grid)
+
+    @property
+    def spread(self) -> float:
+        """The variance that a token has around its frequency."""
+        return self._token_weights.spread
+
+    def values(self, rows: Ints, layers: Layers, first: Ints) -> Floats:
+        """Return the values of keys: by their rows in this sample, or -1, and their first visible layers.
+
+        A key that is sampled from frequency h on has the token of its frequency less h - 1.
+        """
+        here = np.flatnonzero(rows >= 0)
+        row = rows[here]
+        first_here = first[here, None]
+        before_sampled = first_kept(self.hashes[row], self.scheme.sampling) - 1
+        tokens = self.cells[row] - before_sampled * self.scheme.grid
+
+        def value(layer: Ints) -> Floats:
+            return layers.value(layer + before_sampled[:, None], first_here)
+
+        values = np.zeros(len(rows))
+        values[here] = self._token_weights.values(tokens, value)
+        return values
+
+    def counted(self, rows: Ints, measure: Measure) -> _Counted:
+        """Return the values of keys in a number of keys; 0 for keys that are not in this sample, at row -1."""
+        if not len(self.places):
+            nothing = np.zeros(len(rows))
+            return _Counted(nothing, nothing)
+        scheme = self.scheme
+        tallies = Tallies.of([Tally.of(self.cells)])
+        functionals = functionals_of(tallies, scheme, measure)
+        values = functionals.total.values(self.cells)
+        reported = reporting_probabilities(self.frequencies, scheme.sampling, scheme.per_key)
+        # row -1 is the last one
+        values_or_0 = np.append(values, 0.0)
+        reported_or_0 = np.append(reported, 0.0)
+        return _Counted(values_or_0[rows], reported_or_0[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class _TwoSamples:
+    """Two coordinated samples, and the selected keys that either has.
+
+    hashes, weights            of each key
+    rows_before, rows_after    the row of each key in each sample; -1 if it is not there
+    """
+
+    before: _Sample
+    after: _Sample
+    hashes: Words
+    weights: Floats
+    rows_before: Ints
+    rows_after: Ints
+
+    @staticmethod
+    def of(before: "Release", after: "Release", question: Question) -> "_TwoSamples":
+        if before.keys_only or after.keys_only:
             raise InvalidValue(
                 "two releases of keys only cannot be compared", "release with tokens"
             )
@@ -240,58 +278,68 @@ class _Asked:
                 "the samples of these releases were not chosen by one public seed",
                 'release each with the same `seed`, such as Ppswor(tau, seed="2026 public")',
             )
-        sides = _Side.of(before, question), _Side.of(after, question)
-        hashes, back = np.unique(
-            np.concatenate([side.hashes for side in sides]), axis=0, return_inverse=True
-        )
-        rows, weights, start = [], np.zeros(len(hashes)), 0
-        for side in sides:
-            place = back.reshape(-1)[start : start + len(side.hashes)]
-            row = np.full(len(hashes), -1, np.int64)
-            row[place], weights[place] = np.arange(len(place)), side.weights
-            rows.append(row)
-            start += len(place)
-        return _Asked(sides, hashes, (rows[0], rows[1]), weights)
+        one = _Sample.of(before, question)
+        two = _Sample.of(after, question)
+        stacked = np.concatenate([one.hashes, two.hashes])
+        hashes, place = np.unique(stacked, axis=0, return_inverse=True)
+        place = place.reshape(-1)
+        first_after = len(one.hashes)
+        place_before = place[:first_after]
+        place_after = place[first_after:]
+        weights = np.zeros(len(hashes))
+        weights[place_before] = one.weights
+        weights[place_after] = two.weights
+        rows_before = _rows_at(place_before, len(hashes))
+        rows_after = _rows_at(place_after, len(hashes))
+        return _TwoSamples(one, two, hashes, weights, rows_before, rows_after)
 
     @property
     def frequencies(self) -> tuple[Ints, Ints]:
-        """The likeliest frequency of each key; 0 if it was not reported."""
-        one, two = (
-            np.append(side.frequencies, 0)[row]
-            for side, row in zip(self.sides, self.rows, strict=True)
-        )
-        return one, two
+        """The likeliest frequency of each key before and after; 0 if it was not reported."""
+        before = np.append(self.before.frequencies, 0)[self.rows_before]
+        after = np.append(self.after.frequencies, 0)[self.rows_after]
+        return before, after
 
     @property
     def first_visible(self) -> Ints:
         """The first layer of each key that is visible in both releases."""
-        one, two = (
-            first_kept(self.hashes, side.scheme.sampling) + side.visible_from - 1
-            for side in self.sides
-        )
-        return np.maximum(one, two)
+        firsts = []
+        for sample in (self.before, self.after):
+            first_sampled = first_kept(self.hashes, sample.scheme.sampling)
+            firsts.append(first_sampled + sample.visible_from - 1)
+        return np.maximum(*firsts)
 
     @property
-    def largest(self) -> int:
+    def largest_frequency(self) -> int:
         """A frequency beyond which nothing is asked."""
-        reach = max(support_length(side.scheme.per_key) for side in self.sides)
-        return int(max(i.max(initial=1) for i in self.frequencies)) + 8 * reach
+        before, after = self.frequencies
+        largest = max(before.max(initial=1), after.max(initial=1))
+        support_before = support_length(self.before.scheme.per_key)
+        support_after = support_length(self.after.scheme.per_key)
+        return int(largest) + _SUPPORTS_BEYOND * max(support_before, support_after)
 
-    def answer(
-        self, values: Floats, variances: Floats, least: int, level: float, keys: int
-    ) -> Estimate:
-        """The sum over keys, with what each stands for of its variance."""
-        variances = self.weights**2 * variances
-        total = max(float(variances.sum()), 0.0)
+    def answer(self, each: _OfKeys, least: int, level: float, keys: int) -> Estimate:
+        """Return the sum over keys. The error rests on an effective number of keys (Kish)."""
+        variances = self.weights**2 * each.variances
+        variance = max(float(variances.sum()), 0.0)
         squares = float((variances**2).sum())
-        effective_keys = total**2 / max(squares, 1e-300)
-        value, error = float(self.weights @ values), math.sqrt(total)
-        quantile = student_quantile(0.5 + level / 2, np.array(2 * effective_keys))
+        effective_keys = variance**2 / max(squares, _TINY)
+        value = float(self.weights @ each.values)
+        error = math.sqrt(variance)
+        degrees_of_freedom = np.array(2 * effective_keys)
+        quantile = student_quantile(0.5 + level / 2, degrees_of_freedom)
         reach = float(quantile) * error
-        found = Estimate(
-            value, error, value - reach, value + reach, level, keys=keys, at_least=least
-        )
-        if not all(len(side.places) for side in self.sides):
+        found = Estimate(value, error, value - reach, value + reach, level)
+        found = replace(found, keys=keys, at_least=least)
+        if not len(self.before.places) or not len(self.after.places):
             return replace(found, guaranteed=False, notes=(_EMPTY,))
-        few = effective_keys < TUNING.least_effective_keys
-        return replace(found, notes=(FEW,) if few else ())
+        if effective_keys < TUNING.least_effective_keys:
+            return replace(found, notes=(FEW,))
+        return found
+
+
+def _rows_at(places: Ints, keys: int) -> Ints:
+    """Return the row of a sample at each of some keys, given the place of each row among the keys; -1 for none."""
+    rows = np.full(keys, -1, np.int64)
+    rows[places] = np.arange(len(places))
+    return rows

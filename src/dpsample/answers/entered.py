@@ -24,11 +24,9 @@ class Match:
         return {"file": self.file, "entry": self.number, **self.entry.to_json()}
 
     def __str__(self) -> str:
-        file = (
-            "the very file that was confirmed"
-            if self.entry.sha256
-            else "the file itself was not entered"
-        )
+        file = "the file itself was not entered"
+        if self.entry.sha256:
+            file = "the very file that was confirmed"
         return f"{shown(self.file)} is entry {self.number}: {self.entry}; {file}"
 
 
@@ -41,53 +39,72 @@ def verify_releases(
     """
     if head is not None and head not in ledger.hashes:
         raise InvalidValue(
-            "the ledger must have the line that was noted down, and does not: lines were cut off",
+            "no line of the ledger has the hash that was noted down, so lines were cut off",
             "restore a copy",
         )
     return tuple(_match(ledger, path) for path in releases)
 
 
 def _match(ledger: Ledger, path: PathLike) -> Match:
+    """Return the entry of a release; refuse one that has none, or another one than the release states."""
     release = read_release(path)
-    entries = {entry.hash: (number, entry) for number, entry in enumerate(ledger.entries, 1)}
-    number, entry = entries.get(release.terms.ledger or "", (0, None))
     sha256 = release_sha256(path)[1]
-    if entry is None:
-        finding = "no such entry"
-    elif differing := _differences(entry, release):
-        finding = f"entry {number} with another {differing[0]}"
-    elif entry.status == "cancelled":
-        finding = f"entry {number}, which was cancelled"
-    elif entry.sha256 not in (None, sha256):
-        finding = f"entry {number} with another SHA-256 of the file"
-    else:
-        return Match(str(path), number, entry)
-    raise InvalidValue(
-        f"the release {str(path)!r} must be in the ledger of {ledger.dataset!r}, with what it spent; there is "
-        f"{finding}",
-        "look for another ledger, for a copy of this one from before, or for the file that was written then",
+    of_dataset = f"the ledger of {ledger.dataset!r}"
+    found = _entry_of(ledger, release)
+    if found is None:
+        raise _refused(f"the release {str(path)!r} has no entry in {of_dataset}")
+    number, entry = found
+    differing = _differences(entry, release)
+    if differing:
+        raise _refused(
+            f"entry {number} in {of_dataset} has another {differing[0]} than the release {str(path)!r}"
+        )
+    if entry.status == "cancelled":
+        raise _refused(
+            f"entry {number} in {of_dataset}, which the release {str(path)!r} names, was cancelled"
+        )
+    if entry.sha256 not in (None, sha256):
+        raise _refused(
+            f"entry {number} in {of_dataset} has another SHA-256 than the file {str(path)!r}"
+        )
+    return Match(str(path), number, entry)
+
+
+def _entry_of(ledger: Ledger, release: Release) -> tuple[int, Entry] | None:
+    """Find the entry that a release names, and its number."""
+    for number, entry in enumerate(ledger.entries, 1):
+        if entry.hash == release.terms.ledger:
+            return number, entry
+    return None
+
+
+def _refused(problem: str) -> InvalidValue:
+    return InvalidValue(
+        problem,
+        "look for another ledger, for an earlier copy of this one, or for the file that was written then",
     )
 
 
 def _differences(entry: Entry, release: Release) -> list[str]:
-    """Name what an entry states otherwise than the release; what it does not state is not compared."""
+    """Name what an entry states otherwise than the release; what it does not state is not compared, except the part."""
     charge, terms = entry.charge, release.terms
     scheme = scheme_form(terms.sampling)
-    if terms.bought.size is not None:  # tau was found after the reservation
-        scheme = {name: scheme.get(name) for name in ("scheme", "power", "cap")} | {
-            "size": terms.bought.size.wanted
-        }
-    pairs = {
+    if terms.bought.size is not None:
+        # tau was found after the reservation, which states the size instead
+        scheme = {name: scheme.get(name) for name in ("scheme", "power", "cap")}
+        scheme["size"] = terms.bought.size.wanted
+    entered_and_released = {
         "privacy": (charge.privacy, terms.privacy),
         "unit": (charge.unit, terms.unit),
         "key": (charge.keys, terms.keys),
         "contribution bound": (charge.max_keys, terms.max_keys),
         "scheme": (charge.scheme, scheme),
     }
-    differing = [
-        name for name, (entered, released) in pairs.items() if entered not in (None, released)
-    ]
-    return [
-        *differing,
-        *(["part"] if charge.part != terms.part else []),
-    ]  # what states no part is of all of them
+    differing = []
+    for name, (entered, released) in entered_and_released.items():
+        if entered is not None and entered != released:
+            differing.append(name)
+    # an entry that states no part is of all of them
+    if charge.part != terms.part:
+        differing.append("part")
+    return differing

@@ -15,7 +15,9 @@ from dpsample.estimators.reported import Reported
 from dpsample.exact import shown_number
 from dpsample.presentation.tables import Formats, html_table, table_lines
 
+# The columns of a value and its interval: in reported keys, and in all keys.
 _REPORTED = ("reported", "reported_low", "reported_high")
+_IN_ALL = ("value", "low", "high")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,18 +43,16 @@ class Estimates:
     detection_threshold: int | None
     notes: tuple[str, ...] = field(default=())
     at_least: int | None = None  # the answer is about keys of this frequency or more
-    intervals: str = (
-        ""  # of single keys: which intervals these are, `OF_EACH` or those `of_the_top` k
-    )
-    others: str = (
-        ""  # of totals, what is said of all keys if that is no estimate (`Reported.others`)
-    )
+    # of single keys: which intervals these are, `OF_EACH` or those `of_the_top` k
+    intervals: str = ""
+    # of totals: what is said of all keys if that is no estimate (`Reported.others`)
+    others: str = ""
 
     def to_arrow(self) -> pa.Table:
         """Return one table; a column of numbers gets an underscore if a column of the groups has its name."""
         table = self.groups
-        for name, column in zip(self.numbers.column_names, self.numbers.columns, strict=True):
-            table = table.append_column(_free(name, table), column)
+        for name in self.numbers.column_names:
+            table = table.append_column(_free(name, table), self.numbers[name])
         return table
 
     def to_pandas(self) -> Any:
@@ -69,34 +69,35 @@ class Estimates:
 
     def __iter__(self) -> Iterator[tuple[Any, Estimate]]:
         """Yield each group, a tuple if it has several columns, and its estimate."""
-        columns = [column.to_pylist() for column in self.groups.columns]
-        for n, group in enumerate(zip(*columns, strict=True)):
+        for n, group in enumerate(self._groups()):
             yield group[0] if len(group) == 1 else group, self._estimate(n)
 
     def __getitem__(self, group: Any) -> Estimate:
         """Return the estimate of a group, a tuple if it has several columns."""
         wanted = (group,) if self.groups.num_columns == 1 else tuple(group)
-        columns = [column.to_pylist() for column in self.groups.columns]
-        for n, row in enumerate(zip(*columns, strict=True)):
-            if row == wanted:
+        for n, values in enumerate(self._groups()):
+            if values == wanted:
                 return self._estimate(n)
         raise InvalidValue(
             f"the answer has no group {group!r}", "iterate over the answer to see all"
         )
 
+    def _groups(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of each group."""
+        columns = [column.to_pylist() for column in self.groups.columns]
+        return zip(*columns, strict=True)
+
     def _estimate(self, n: int) -> Estimate:
-        numbers = {
-            name: self.numbers[name][n].as_py()
-            for name in self.numbers.column_names
-            if name != "probability"
-        }
+        """The estimate of a row."""
+        row = {name: self.numbers[name][n].as_py() for name in self.numbers.column_names}
+        row.pop("probability", None)
         reported = None
-        if "reported" in numbers:
-            value, low, high = (numbers.pop(name) for name in _REPORTED)
+        if self.is_total:
+            value, low, high = (row.pop(name) for name in _REPORTED)
             reported = Reported(value, math.nan, low, high, self.others)
-        below = Below("extrapolated", numbers.pop("below")) if "below" in numbers else None
+        below = Below("extrapolated", row.pop("below")) if "below" in row else None
         return Estimate(
-            **numbers,
+            **row,
             level=self.level,
             detection_threshold=self.detection_threshold,
             notes=self.notes,
@@ -113,8 +114,9 @@ class Estimates:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        remarks = "".join(f"<p>{html.escape(line)}</p>" for line in self._remarks())
-        return html_table(self._shown(), self._formats()) + remarks
+        table = html_table(self._shown(), self._formats())
+        remarks = [f"<p>{html.escape(line)}</p>" for line in self._remarks()]
+        return table + "".join(remarks)
 
     @property
     def is_total(self) -> bool:
@@ -122,77 +124,83 @@ class Estimates:
         return "reported" in self.numbers.column_names
 
     @property
-    def _guaranteed(self) -> bool:
-        names = self.numbers.column_names
-        return "guaranteed" not in names or bool(
-            pc.all(self.numbers["guaranteed"], min_count=0).as_py()
-        )
+    def _all_guaranteed(self) -> bool:
+        if "guaranteed" not in self.numbers.column_names:
+            return True
+        return bool(pc.all(self.numbers["guaranteed"], min_count=0).as_py())
 
     def _shown(self) -> pa.Table:
         """The table, without what would say the same in each row, and without standard errors beside intervals."""
-        hidden = {"standard_error", *(["guaranteed"] if self._guaranteed else [])}
+        hidden = {"standard_error"}
+        if self._all_guaranteed:
+            hidden.add("guaranteed")
         if self.is_total:
-            return self._shown_totals(hidden | {*_REPORTED, "value", "low", "high"})
+            return self._shown_totals(hidden)
         table = self.groups
-        for name, column in zip(self.numbers.column_names, self.numbers.columns, strict=True):
+        for name in self.numbers.column_names:
             if name in hidden:
                 continue
+            shown = name
             if self.intervals and name in ("low", "high"):
-                name = f"{name} {self.intervals}"
-            table = table.append_column(_free(name, table), column)
+                shown = f"{name} {self.intervals}"
+            table = table.append_column(_free(shown, table), self.numbers[name])
         return table
 
     def _shown_totals(self, hidden: set[str]) -> pa.Table:
         """Totals of groups: a column of what is in the reported keys, and one of what is in all keys."""
         parts = {"in reported keys": _REPORTED}
         if not self.others:
-            parts[in_all_keys(self.at_least)] = ("value", "low", "high")
+            parts[in_all_keys(self.at_least)] = _IN_ALL
         table = self.groups
         for name, columns in parts.items():
             table = table.append_column(_free(name, table), self._with_intervals(columns))
+        hidden = hidden.union(_REPORTED, _IN_ALL)
         for name in self.numbers.column_names:
             if name not in hidden:
                 table = table.append_column(_free(name, table), self.numbers[name])
         return table
 
     def _with_intervals(self, names: tuple[str, str, str]) -> pa.Array:
-        value, low, high = (self.numbers[name].to_pylist() for name in names)
-        rows = zip(value, low, high, strict=True)
-        return pa.array(
-            [f"{shown_number(v)} ({shown_number(a)} to {shown_number(b)})" for v, a, b in rows],
-            pa.string(),
-        )
+        """Values with their intervals, as text: from the columns of values, lower ends and upper ends."""
+        columns = [self.numbers[name].to_pylist() for name in names]
+        texts = []
+        for value, low, high in zip(*columns, strict=True):
+            texts.append(f"{shown_number(value)} ({shown_number(low)} to {shown_number(high)})")
+        return pa.array(texts, pa.string())
 
     def _formats(self) -> Formats:
         """How numbers are written; the texts of totals are written as they are."""
         shown = self._shown()
-        fields = list(shown.schema)[self.groups.num_columns :]
         formats: dict[str, Any] = {}
-        for field_ in fields:
-            if pa.types.is_floating(field_.type):
-                formats[field_.name] = shown_number
-            elif pa.types.is_string(field_.type):
-                formats[field_.name] = str
+        for column in list(shown.schema)[self.groups.num_columns :]:
+            if pa.types.is_floating(column.type):
+                formats[column.name] = shown_number
+            elif pa.types.is_string(column.type):
+                formats[column.name] = str
         return formats
 
     def _remarks(self) -> list[str]:
+        """What the intervals are, what the answer is about, and the notes."""
         of = f" {self.intervals}" if self.intervals else ""
-        intervals = f"{100 * self.level:g} % intervals{of}{'' if self._guaranteed else ', not all guaranteed'}"
+        intervals = f"{100 * self.level:g} % intervals{of}"
+        if not self._all_guaranteed:
+            intervals += ", not all guaranteed"
         if self.is_total:
             intervals = f"with {intervals}"
         elif self.at_least is not None:
             intervals = f"in keys of frequency {self.at_least:,} or more, with {intervals}"
         if self.detection_threshold == 0:
             intervals += "; all of these keys are known, and reported"
-        lines = [intervals, *self.notes]
-        if self.is_total and self.others:
-            lines.insert(1, f"in all keys: {self.others}")
+        lines = [intervals]
         if "below" in self.numbers.column_names:
-            lines.insert(1, "below: extrapolated amount in rarer keys (not guaranteed)")
-        return lines
+            lines.append("below: extrapolated amount in rarer keys (not guaranteed)")
+        if self.is_total and self.others:
+            lines.append(f"in all keys: {self.others}")
+        return [*lines, *self.notes]
 
 
 def _free(name: str, table: pa.Table) -> str:
+    """Return a name that no column has: this one, or with underscores."""
     while name in table.column_names:
         name += "_"
     return name
@@ -211,5 +219,5 @@ def of_the_top(k: int) -> str:
 
 
 def about_each(keys: int, called: str = "reported keys") -> str:
-    """What a table of single keys is about."""
+    """Return what a table of single keys is about."""
     return "1 reported key" if keys == 1 else f"{keys:,} {called}, each by itself"

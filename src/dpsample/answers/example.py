@@ -12,14 +12,13 @@ from dpsample.release.kinds import Tokens
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import KeepAll
 
-_TERMS = Terms(
-    Privacy(1, "1e-6"),
-    ("word",),
-    Tokens(KeepAll(), per_key=Privacy("0.95", "1e-6"), grid=16),
-    Bought(total=Total(9000, epsilon=Fraction(1, 20), sensitivity=Fraction(1))),
-)
-_CELLS = {"cat": 79848, "catfish": 4964, "cow": 12640, "dog": 33612, "dogma": 888, "eel": 816}
+_WORDS = ["cat", "catfish", "cow", "dog", "dogma", "eel"]
+_TOKENS = [4990.5, 310.25, 790.0, 2100.75, 55.5, 51.0]
+_TABLE = pa.table({"word": _WORDS, "token": _TOKENS})
+_PER_KEY = Privacy("0.95", "1e-6")
+_KIND = Tokens(KeepAll(), _PER_KEY, grid=16)
+# of the privacy that keys leave, the total spends the rest
+_TOTAL = Total(9000, epsilon=Fraction(1, 20), sensitivity=Fraction(1))
+_TERMS = Terms(Privacy(1, "1e-6"), ("word",), _KIND, Bought(total=_TOTAL))
 
-release = Release(
-    pa.table({"word": list(_CELLS), "token": [cell / 16 for cell in _CELLS.values()]}), _TERMS
-)
+release = Release(_TABLE, _TERMS)

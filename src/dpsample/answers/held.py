@@ -44,14 +44,15 @@ class StepView(TokenView):
         assert isinstance(sampling, SampleAndHold)
         assert isinstance(per_key, Privacy)
         law = HeldLaw.of(sampling, per_key)
-        cells = -(-elements.cells // law.every)
-        rows = Rows(elements.rows.keys, cells, elements.rows.taken)
+        tokens_in_steps = -(-elements.cells // law.every)
+        rows = Rows(elements.rows.keys, tokens_in_steps, elements.rows.taken)
         scheme = Scheme(KeepAll(), law, 1)  # type: ignore[arg-type] # it has what estimators ask of a per-key law
         return StepView(rows, scheme, elements, law.every)
 
     def frequencies(self, rows: Ints, level: float) -> Ends:
         """Return the frequencies of the release's table, and their intervals, in steps that need not be whole."""
-        return [number / self.step for number in self.elements.frequencies(rows, level)]
+        in_elements = self.elements.frequencies(rows, level)
+        return [number / self.step for number in in_elements]
 
 
 class HeldEvidence(Evidence):
@@ -77,12 +78,14 @@ class HeldEvidence(Evidence):
         by_token = question.estimator == "mle" or callable(question.estimator)
         if by_token or self._names_reported_keys(question):
             return self._elements.sums(question)
-        return self._in_elements(self._steps.sums(self._in_steps(question)))
+        in_steps = self._steps.sums(self._in_steps(question))
+        return self._in_elements(in_steps)
 
     def means(self, question: Question) -> Groups:
         if self._names_reported_keys(question):
             return self._elements.means(question)
-        return self._in_elements(self._steps.means(self._in_steps(question)))
+        in_steps = self._steps.means(self._in_steps(question))
+        return self._in_elements(in_steps)
 
     def quantiles(self, question: Question, shares: Floats) -> Quantiles:
         """Estimate quantiles of the frequencies; their intervals are not guaranteed.
@@ -96,9 +99,7 @@ class HeldEvidence(Evidence):
         first_of_step = np.maximum(low - 1, 0) * step + 1
         estimates = KeyEstimates(value * step, error * step, first_of_step, high * step)
         at_least = None if found.at_least is None else found.at_least * step
-        return Quantiles(
-            estimates, found.keys, guaranteed=False, notes=(SPREAD,), at_least=at_least
-        )
+        return Quantiles(estimates, found.keys, False, (SPREAD,), at_least)
 
     def keys(self, question: Question) -> Keys:
         rows, _ = Selection.of(self.rows, question).rows()
@@ -120,24 +121,26 @@ class HeldEvidence(Evidence):
 
     def _in_steps(self, question: Question) -> Question:
         """The same question about numbers of steps."""
-        least = None if question.at_least is None else -(-question.at_least // self._view.step)
-        return replace(question, of=question.measure.at_every(self._view.step), at_least=least)
+        step = self._view.step
+        least = None if question.at_least is None else -(-question.at_least // step)
+        return replace(question, of=question.measure.at_every(step), at_least=least)
 
     def _in_elements(self, found: Groups) -> Groups:
         """The same estimates with thresholds in elements; values are in elements by their measure."""
-        return found._replace(
-            estimates=[self._estimate_in_elements(estimate) for estimate in found.estimates]
-        )
+        in_elements = [self._estimate_in_elements(estimate) for estimate in found.estimates]
+        return found._replace(estimates=in_elements)
 
     def _estimate_in_elements(self, estimate: Estimate) -> Estimate:
-        threshold, least = self.detection_threshold, estimate.at_least
-        if least is None:
-            return replace(estimate, detection_threshold=threshold)
-        in_elements = {blurred_note(least): blurred_note(least * self._view.step)}
-        notes = tuple(in_elements.get(note, note) for note in estimate.notes)  # type: ignore[call-overload]
-        return replace(
-            estimate, detection_threshold=threshold, at_least=least * self._view.step, notes=notes
-        )
+        estimate = replace(estimate, detection_threshold=self.detection_threshold)
+        steps = estimate.at_least
+        if steps is None:
+            return estimate
+        least = steps * self._view.step
+        # the note that the least frequency is blurred names it
+        notes = []
+        for note in estimate.notes:
+            notes.append(blurred_note(least) if note == blurred_note(steps) else note)
+        return replace(estimate, at_least=least, notes=tuple(notes))
 
 
 class HeldKeys(TokenKeys):
@@ -150,20 +153,25 @@ class HeldKeys(TokenKeys):
 
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
         in_steps = super().estimates(places, level)
-        value, low, high = self.view.elements.frequencies(self.rows[places], level)
-        return KeyEstimates(value, in_steps.standard_error * self.view.step, low, high)
+        error = in_steps.standard_error * self.view.step
+        elements = self.view.elements
+        value, low, high = elements.frequencies(self.rows[places], level)
+        return KeyEstimates(value, error, low, high)
 
     def ordered(self) -> Ints:
-        return np.lexsort((self.rows, -self.view.elements.cells[self.rows]))
+        tokens = self.view.elements.cells[self.rows]
+        return np.lexsort((self.rows, -tokens))
 
     def fewest(self, frequency: int, level: float) -> float:
-        return super().fewest(-(-frequency // self.view.step), level)
+        steps = -(-frequency // self.view.step)
+        return super().fewest(steps, level)
 
     def rank(self, place: int, level: float) -> Estimate:
         """Estimate a key's rank; it is guaranteed if the key is surely above the detection threshold."""
         threshold = self.view.elements.detection_threshold
         found = replace(super().rank(place, level), detection_threshold=threshold)
         [lowest] = self.estimates(np.array([place]), level).low
-        if not found.guaranteed or (threshold is not None and lowest >= threshold):
+        is_above_threshold = threshold is not None and lowest >= threshold
+        if not found.guaranteed or is_above_threshold:
             return found
         return replace(found, guaranteed=False, notes=(*found.notes, RARE))

@@ -15,27 +15,32 @@ before`` is ``after + r**2 before``. The noise of totals moves r, for all keys a
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsample.answers.compared import Compared, Law, Sides
+from dpsample.answers.compared import Compared, DifferenceLaw, OneSide, Sides
+from dpsample.answers.release import Release
 from dpsample.answers.several_unreported import SMALLEST
 from dpsample.errors import InvalidValue
 from dpsample.estimators.reported import Bools
 from dpsample.scheme.sampling import Floats, Ints
 
-_TAILS = np.geomspace(
-    SMALLEST, 0.25, 160
-)  # where releases miss a key, p-values are rounded up to 4 times one of these
-_FEW_TAILS = np.geomspace(1e-9, 0.25, 40)  # the same where each takes many steps
-_NODES = np.linspace(-8.0, 8.0, 65)  # of a normal law
-_WEIGHTS = np.exp(-(_NODES**2) / 2) / np.exp(-(_NODES**2) / 2).sum()
-_ROOM = 2.0  # errors by which N is larger than its estimate
-_RARE = 1e-6  # probability of what a release misses, in N
+# Where releases miss a key, p-values are rounded up to 4 times one of these: neighbours differ by 18 %.
+_TAILS = np.geomspace(SMALLEST, 0.25, 160)
+# The same where each takes many steps: neighbours differ by 64 %.
+_FEW_TAILS = np.geomspace(1e-9, 0.25, 40)
+# A normal law, as 65 values that are a quarter of a deviation apart: what is beyond 8 deviations does not matter.
+_NODES = np.linspace(-8.0, 8.0, 65)
+_DENSITY = np.exp(-(_NODES**2) / 2)
+_WEIGHTS = _DENSITY / _DENSITY.sum()
+# Errors by which N is larger than its estimate: it is larger than that with a probability of 2.3 %.
+_ROOM = 2.0
+# The probability that a release missed more of a key than N has for it.
+_RARE = 1e-6
 _AS_COUNTED = (
     "ordinary variation from day to day counts as a change "
     "(beyond_chance=True, --beyond-chance, leaves it out)"
@@ -61,30 +66,31 @@ class Sizes(NamedTuple):
 
 def totals_of(sides: Sides) -> Sizes:
     """Return the private totals of both sides, which each release must have."""
-    values, relative = [], []
-    for side in sides:
-        totals = [release.total for release in side]
-        estimates = [total.estimate() for total in totals if total is not None and total.value > 0]
-        if len(estimates) < len(side):
-            raise InvalidValue(
-                "a release without a private total has no shares",
-                "release with `total=True`, or compare frequencies",
-            )
-        value = math.fsum(one.value for one in estimates)
-        error = math.hypot(*(one.standard_error for one in estimates))
-        values.append(value)
-        relative.append(error / value)
-    return Sizes(values[0], values[1], math.hypot(*relative))
+    before, error_before = _total_of(sides.before)
+    after, error_after = _total_of(sides.after)
+    relative_error = math.hypot(error_before / before, error_after / after)
+    return Sizes(before, after, relative_error)
+
+
+def _total_of(releases: Sequence[Release]) -> tuple[float, float]:
+    """The sum of the totals of releases, and its error."""
+    totals = [release.total for release in releases if release.total is not None]
+    estimates = [total.estimate() for total in totals if total.value > 0]
+    if len(estimates) < len(releases):
+        raise InvalidValue(
+            "a release without a private total has no shares",
+            "release with `total=True`, or compare frequencies",
+        )
+    value = math.fsum(one.value for one in estimates)
+    error = math.hypot(*(one.standard_error for one in estimates))
+    return value, error
 
 
 def lengths_of(sides: Sides, stated: Any) -> Sizes | None:
     """Return the stated lengths of both sides, or their numbers of releases; None if they are equal."""
     lengths = [len(side) for side in sides] if stated is None else stated
-    if (
-        not isinstance(lengths, list | tuple)
-        or len(lengths) != 2
-        or not all(map(_is_length, lengths))
-    ):
+    is_pair = isinstance(lengths, list | tuple) and len(lengths) == 2
+    if not is_pair or not all(map(_is_length, lengths)):
         raise InvalidValue(
             f"lengths must be two positive numbers, not {stated!r}",
             "state how long before and after are, such as (7, 30)",
@@ -94,9 +100,8 @@ def lengths_of(sides: Sides, stated: Any) -> Sizes | None:
 
 
 def _is_length(length: Any) -> bool:
-    return (
-        isinstance(length, int | float) and not isinstance(length, bool) and 0 < length < math.inf
-    )
+    is_number = isinstance(length, int | float) and not isinstance(length, bool)
+    return is_number and 0 < length < math.inf
 
 
 @dataclass(frozen=True)
@@ -129,9 +134,14 @@ class Hypothesis:
         return 1.0 if self.sizes is None else self.sizes.ratio
 
     @property
+    def relative_error(self) -> float:
+        """The relative error of the ratio."""
+        return 0.0 if self.sizes is None else self.sizes.relative_error
+
+    @property
     def plain(self) -> bool:
-        """Whether the only noise is that of privacy."""
-        return not self.beyond_chance and (self.sizes is None or self.sizes.relative_error == 0)
+        """Whether the only noise is that of privacy, in the frequencies of keys."""
+        return not self.beyond_chance and self.relative_error == 0
 
     @property
     def about(self) -> str:
@@ -141,111 +151,174 @@ class Hypothesis:
         return f"changes of {self.of}: {_AS_COUNTED}"
 
 
+class PValues(NamedTuple):
+    """The p-value of each key, of two sides, and whether the evidence is rather for a rise than for a fall."""
+
+    p: Floats
+    rises: Bools
+
+
+class Interval(NamedTuple):
+    """Differences of some keys, with the ends of their intervals."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
 class Tested:
-    """The keys that are tested, and what is known of each on both sides."""
+    """The keys that are tested, and what is known of each on both sides.
+
+    `before` and `after` are their estimates; not a number if no release of the side reported the key.
+    """
 
     def __init__(self, compared: Compared, hypothesis: Hypothesis) -> None:
-        self.compared, self.hypothesis = compared, hypothesis
-        # before and after; not a number if no release reported the key
-        self.values = [np.where(side.reported, side.values, np.nan) for side in compared.sides]
-        self._keys = np.arange(len(self.values[0]))
-        self._variation = np.zeros(len(self._keys)) if hypothesis.plain else self._deviations()
+        self._compared, self._hypothesis = compared, hypothesis
+        self._sides = compared.sides
+        self.before = _reported_values(self._sides.before)
+        self.after = _reported_values(self._sides.after)
+        self._keys = np.arange(len(self.before))
+        self._variation = np.zeros(len(self._keys))
+        if not hypothesis.plain:
+            self._variation = self._deviations()
 
     def _deviations(self) -> Floats:
         """The deviation of what adds to the noise of keys: chance, and the noise of totals."""
-        before, after = self._at_most(0), self._at_most(1)
-        ratio, sizes = self.hypothesis.ratio, self.hypothesis.sizes
-        relative_error = 0.0 if sizes is None else sizes.relative_error
-        variance = (relative_error * ratio * before) ** 2
-        if self.hypothesis.beyond_chance:
+        sides, ratio = self._sides, self._hypothesis.ratio
+        before = self._at_most(sides.before, sides.after)
+        after = self._at_most(sides.after, sides.before)
+        of_totals = self._hypothesis.relative_error * ratio * before
+        variance = of_totals**2
+        if self._hypothesis.beyond_chance:
             variance = variance + after + ratio**2 * before
         return np.sqrt(variance)
 
-    def _at_most(self, n: int) -> Floats:
-        """What each key has on a side, with room for noise and for what releases miss."""
-        side, other = self.compared.sides[n], self.compared.sides[1 - n]
-        missed = side.missed(self._keys, np.array([_RARE]))[:, 0]
-        missed = np.where(np.isfinite(missed), missed, other.values)
-        return np.where(side.reported, side.values, 0.0) + _ROOM * side.deviations + missed
+    def _at_most(self, side: OneSide, other: OneSide) -> Floats:
+        """What each key has on a side, with room for noise and for what releases miss.
 
-    def _law(self, keys: Ints, upper: bool) -> Law:
+        Where nothing is known of what they miss, it is taken to be what the key has on the other side.
+        """
+        [most] = side.missed(self._keys, np.array([_RARE])).T
+        is_known = np.isfinite(most)
+        missed = np.where(is_known, most, other.values)
+        reported = np.where(side.reported, side.values, 0.0)
+        return reported + _ROOM * side.deviations + missed
+
+    def _law(self, keys: Ints, upper: bool) -> DifferenceLaw:
         """The confidence distributions of after less before (times the ratio), of the reported frequencies."""
-        law: Law
-        if self.hypothesis.sizes is None:
-            law = self.compared.difference(keys, upper)
+        law: DifferenceLaw
+        if self._hypothesis.sizes is None:
+            law = self._compared.difference(keys, upper)
         else:
-            law = self.compared.scaled_difference(keys, upper, self.hypothesis.ratio)
-        return law if self.hypothesis.plain else _Varied(law, self._variation[keys])
+            law = self._compared.scaled_difference(keys, upper, self._hypothesis.ratio)
+        if self._hypothesis.plain:
+            return law
+        return _Varied(law, self._variation[keys])
 
-    def p_values(self) -> tuple[Floats, Floats]:
-        """Return the p-value of each key: twice the smaller of those against a rise and a fall; and which it is."""
-        rises, falls = np.ones((2, len(self._keys)))
-        for keys in self.compared.blocks(self._keys):
+    def p_values(self) -> PValues:
+        """Return the p-value of each key: twice the smaller of those against a rise and against a fall."""
+        rises = np.ones(len(self._keys))
+        falls = np.ones(len(self._keys))
+        for keys in self._compared.blocks(self._keys):
             rises[keys] = self._against_a_rise(keys)
             falls[keys] = self._against_a_fall(keys)
-        p = np.minimum(2 * np.minimum(rises, falls), 1.0)
-        return np.maximum(p, SMALLEST), np.where(rises < falls, 1.0, -1.0)
+        one_sided = np.minimum(rises, falls)
+        p = np.minimum(2 * one_sided, 1.0)
+        return PValues(np.maximum(p, SMALLEST), rises < falls)
 
     def _against_a_rise(self, keys: Ints) -> Floats:
         law = self._law(keys, upper=False)
-        return self._one_sided(keys, 0, lambda missed: law.below(self.hypothesis.ratio * missed))
+        ratio = self._hypothesis.ratio
+
+        def p_value(missed: Floats) -> Floats:
+            return law.below(ratio * missed)
+
+        return self._one_sided(keys, self._sides.before, p_value)
 
     def _against_a_fall(self, keys: Ints) -> Floats:
         """A difference of just 0 is no rise and no fall: it counts against both, so that both are alike."""
         law = self._law(keys, upper=True)
-        return self._one_sided(keys, 1, lambda missed: 1 - law.below(-missed - self.compared.step))
+        step = self._compared.step
 
-    def _one_sided(self, keys: Ints, n: int, confidence: Callable[[Floats], Floats]) -> Floats:
-        """The p-value against a change that the releases of one side may hide. Half of it goes to what they miss."""
-        side = self.compared.sides[n]
-        sure = confidence(np.zeros((len(keys), 1)))[:, 0]
-        missing = side.misses[keys]
-        if not missing.any():
-            return np.asarray(sure)
-        tails = _TAILS if self.hypothesis.plain else _FEW_TAILS
-        enough = confidence(side.missed(keys, tails)) <= tails
+        def p_value(missed: Floats) -> Floats:
+            return 1 - law.below(-missed - step)
+
+        return self._one_sided(keys, self._sides.after, p_value)
+
+    def _one_sided(self, keys: Ints, side: OneSide, p_value: Callable[[Floats], Floats]) -> Floats:
+        """The p-value against a change that the releases of one side may hide.
+
+        `p_value` follows from what these releases miss: [key, missed]. If they miss a key, half of the p-value is the
+        probability that they miss more of it.
+        """
+        nothing_missed = np.zeros((len(keys), 1))
+        without_misses = p_value(nothing_missed)[:, 0]
+        misses = side.misses[keys]
+        if not misses.any():
+            return np.asarray(without_misses)
+        tails = _TAILS if self._hypothesis.plain else _FEW_TAILS
+        enough = p_value(side.missed(keys, tails)) <= tails
         least = tails[np.argmax(enough, axis=1)]
-        return np.where(missing, np.where(enough.any(1), 2 * least, 1.0), sure)
+        with_misses = np.where(enough.any(1), 2 * least, 1.0)
+        return np.where(misses, with_misses, without_misses)
 
     def intervals(self, keys: Ints, level: float) -> tuple[Floats, Floats]:
         """Return the ends of the intervals of the differences of some keys."""
         if not len(keys):
             return np.zeros(0), np.zeros(0)
-        if self.hypothesis.sizes is None:
-            centre, low, high = self._of_differences(keys, level)
+        if self._hypothesis.sizes is None:
+            of_keys = self._differences(keys, level)
         else:
-            centre, low, high = self._scaled(keys, level)
-        reach = NormalDist().inv_cdf(0.5 + level / 2) * self._variation[keys]
-        return centre - np.hypot(centre - low, reach), centre + np.hypot(high - centre, reach)
+            of_keys = self._scaled_differences(keys, level)
+        z = NormalDist().inv_cdf(0.5 + level / 2)
+        reach = z * self._variation[keys]
+        down = np.hypot(of_keys.value - of_keys.low, reach)
+        up = np.hypot(of_keys.high - of_keys.value, reach)
+        return of_keys.value - down, of_keys.value + up
 
-    def _of_differences(self, keys: Ints, level: float) -> tuple[Floats, Floats, Floats]:
+    def _differences(self, keys: Ints, level: float) -> Interval:
         """The difference of what was counted, and its interval."""
-        before, after = self.compared.sides
-        low, high = np.zeros((2, len(keys)))
-        places = np.arange(len(keys))
-        for at in self.compared.blocks(places):
-            part = keys[at]
-            tails, missed = (
-                _tails(before.misses[part], level),
-                before.missed(part, _half_tail(level)),
-            )
-            low[at] = self.compared.difference(part, upper=False).lowest(tails) - missed[:, 0]
-            tails, missed = _tails(after.misses[part], level), after.missed(part, _half_tail(level))
-            high[at] = self.compared.difference(part, upper=True).highest(tails) + missed[:, 0]
-        values = [np.nan_to_num(own[keys]) for own in self.values]
-        return np.clip(values[1] - values[0], low, high), low, high
+        low = np.zeros(len(keys))
+        high = np.zeros(len(keys))
+        for at in self._compared.blocks(np.arange(len(keys))):
+            low[at] = self._lowest(keys[at], level)
+            high[at] = self._highest(keys[at], level)
+        before = np.nan_to_num(self.before[keys])
+        after = np.nan_to_num(self.after[keys])
+        difference = np.clip(after - before, low, high)
+        return Interval(difference, low, high)
 
-    def _scaled(self, keys: Ints, level: float) -> tuple[Floats, Floats, Floats]:
+    def _lowest(self, keys: Ints, level: float) -> Floats:
+        """The lower ends of differences: the releases before may have missed elements of the key."""
+        before = self._sides.before
+        [missed] = before.missed(keys, _half_tail(level)).T
+        law = self._compared.difference(keys, upper=False)
+        tails = _tails(before.misses[keys], level)
+        return np.asarray(law.lowest(tails) - missed)
+
+    def _highest(self, keys: Ints, level: float) -> Floats:
+        """The upper ends of differences: the releases after may have missed elements of the key."""
+        after = self._sides.after
+        [missed] = after.missed(keys, _half_tail(level)).T
+        law = self._compared.difference(keys, upper=True)
+        tails = _tails(after.misses[keys], level)
+        return np.asarray(law.highest(tails) + missed)
+
+    def _scaled_differences(self, keys: Ints, level: float) -> Interval:
         """The difference after - r before, and its interval: the errors of both sides add up by their squares."""
-        ratio = self.hypothesis.ratio
-        before, after = (side.values[keys] for side in self.compared.sides)
-        (low_before, high_before), (low_after, high_after) = (
-            side.intervals(keys, level) for side in self.compared.sides
-        )
-        centre = after - ratio * before
+        ratio = self._hypothesis.ratio
+        before = self._sides.before.values[keys]
+        after = self._sides.after.values[keys]
+        low_before, high_before = self._sides.before.intervals(keys, level)
+        low_after, high_after = self._sides.after.intervals(keys, level)
+        value = after - ratio * before
         down = np.hypot(after - low_after, ratio * (high_before - before))
         up = np.hypot(high_after - after, ratio * (before - low_before))
-        return centre, centre - down, centre + up
+        return Interval(value, value - down, value + up)
+
+
+def _reported_values(side: OneSide) -> Floats:
+    return np.where(side.reported, side.values, np.nan)
 
 
 def _half_tail(level: float) -> Floats:
@@ -253,21 +326,23 @@ def _half_tail(level: float) -> Floats:
     return np.array([(1 - level) / 4])
 
 
-def _tails(missing: Bools, level: float) -> Floats:
-    """The probability that an end misses by the noise of reported numbers."""
-    return np.where(missing, (1 - level) / 4, (1 - level) / 2)
+def _tails(misses: Bools, level: float) -> Floats:
+    """The probability that an end misses by the noise of reported numbers, by whether a release misses the key."""
+    tail = (1 - level) / 2
+    return np.where(misses, tail / 2, tail)
 
 
 @dataclass(frozen=True, eq=False)
 class _Varied:
     """A law to which a normal number of each key's own deviation is added."""
 
-    law: Law
+    law: DifferenceLaw
     deviations: Floats
 
     def below(self, bounds: Floats) -> Floats:
-        """Return the confidence that the difference is at most each bound."""
+        """Return the confidence that the difference is at most each bound: [key, bound]."""
         confidence = np.zeros(np.shape(bounds))
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-            confidence += weight * self.law.below(bounds + node * self.deviations[:, None])
+            moved = bounds + node * self.deviations[:, None]
+            confidence += weight * self.law.below(moved)
         return confidence

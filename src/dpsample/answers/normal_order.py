@@ -6,6 +6,7 @@ seed, so that equal questions have equal answers. Nothing here needs to be secre
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +19,11 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Estimate
 from dpsample.scheme.sampling import Floats, Ints
 
-_AT_ONCE = 200_000  # draws in memory
-_FAR = 7.0  # errors beyond which a normal law has nothing that matters
-_POINTS = 64  # equally likely values that stand for the law of a key, for its rank: 256 change no digit that is shown
+_AT_ONCE = 200_000  # draws in memory; the answers do not depend on it
+# Errors beyond which a normal law has nothing that matters: 1e-12 of its probability.
+_FAR = 7.0
+# Equally likely values that stand for the law of a key, for its rank: 256 change no digit that is shown.
+_POINTS = 64
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
@@ -30,7 +33,8 @@ def normal_probability(deviations: Floats) -> Floats:
     >>> normal_probability(np.array([0.0, 1.96, -8.0])).round(3)
     array([0.5  , 0.975, 0.   ])
     """
-    return np.asarray(_erfc(-deviations / math.sqrt(2)), np.float64) / 2
+    complement = _erfc(-deviations / math.sqrt(2))
+    return np.asarray(complement, np.float64) / 2
 
 
 class NormalLaw(NamedTuple):
@@ -46,19 +50,20 @@ def probability_above(silence: Silence, a: NormalLaw | None, b: NormalLaw | None
     Where keys are discovered, all users of a key that was not reported count as having given it.
     """
     if a and b:
-        deviations = (a.mean - b.mean) / math.hypot(a.deviation, b.deviation)
-        return float(normal_probability(np.array([deviations]))[0])
+        error = math.hypot(a.deviation, b.deviation)
+        deviation = (a.mean - b.mean) / error
+        [probability] = normal_probability(np.array([deviation])).tolist()
+        return float(probability)
     if silence.only_listed:
         raise InvalidValue("a key is not in the list of known keys", "compare keys of the list")
     frequencies, p = silence.law()
+    numbers = frequencies.astype(np.float64)
     if a:
-        return float(
-            p @ normal_probability(np.asarray((a.mean - frequencies) / a.deviation, np.float64))
-        )
+        deviations = (a.mean - numbers) / a.deviation
+        return float(p @ normal_probability(deviations))
     if b:
-        return float(
-            p @ normal_probability(np.asarray((frequencies - b.mean) / b.deviation, np.float64))
-        )
+        deviations = (numbers - b.mean) / b.deviation
+        return float(p @ normal_probability(deviations))
     return probability_larger((frequencies, p), (frequencies, p))
 
 
@@ -77,18 +82,19 @@ class NormalKeys(Keys):
 
     def law(self, place: int | None) -> NormalLaw | None:
         """Return the law of a key's frequency; None if it was not reported."""
-        return (
-            None
-            if place is None
-            else NormalLaw(float(self.values[place]), float(self.errors[place]))
-        )
+        if place is None:
+            return None
+        value = self.values[place]
+        error = self.errors[place]
+        return NormalLaw(float(value), float(error))
 
     def ordered(self) -> Ints:
         return np.lexsort((self.rows, -self.values))
 
     def competing(self, listed: Ints, level: float) -> int:
         each = self.estimates(np.arange(len(self)), level)
-        return int((each.high >= each.low[listed].min()).sum())
+        lowest = each.low[listed].min()
+        return int((each.high >= lowest).sum())
 
     def in_the_top(self, k: int, listed: Ints) -> Floats:
         return in_the_top(self.values, self.errors, listed, k)
@@ -96,20 +102,16 @@ class NormalKeys(Keys):
     def rank(self, place: int, level: float) -> Estimate:
         """Estimate a rank; the interval counts the keys that are larger with certainty, and those that possibly are."""
         surely, possibly = self.larger(place, level)
-        low, high = float(1 + surely), float(1 + possibly)
-        others = np.arange(len(self)) != place
+        low = float(1 + surely)
+        high = float(1 + possibly)
         own = NormalLaw(float(self.values[place]), float(self.errors[place]))
+        others = np.arange(len(self)) != place
         law = rank_law(own, self.values[others], self.errors[others])
-        return Estimate(
-            min(max(law.mean, low), high),
-            law.deviation,
-            low,
-            high,
-            level,
-            keys=len(self),
-            detection_threshold=self.detection_threshold,
-            notes=(f"among the {self.called}{self.others}", *self.remarks),
-        )
+        value = min(max(law.mean, low), high)
+        about = f"among the {self.called}{self.others}"
+        found = Estimate(value, law.deviation, low, high, level, keys=len(self))
+        notes = (about, *self.remarks)
+        return replace(found, detection_threshold=self.detection_threshold, notes=notes)
 
 
 def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
@@ -120,23 +122,34 @@ def in_the_top(values: Floats, errors: Floats, places: Ints, k: int) -> Floats:
     """
     if k >= len(values):
         return np.ones(len(places))
-    floor = np.sort(values - _FAR * errors)[-k]
-    near = np.flatnonzero(values + _FAR * errors >= floor)
-    values, errors, ours = values[near], errors[near], np.searchsorted(near, places)
+    # the k-th largest key is certainly not below this
+    lows = values - _FAR * errors
+    highs = values + _FAR * errors
+    floor = np.sort(lows)[-k]
+    near = np.flatnonzero(highs >= floor)
     if k >= len(near):
         return np.ones(len(places))
+    ours = np.searchsorted(near, places)
+    near_values = values[near]
+    near_errors = errors[near]
+    own_values = near_values[ours]
+    own_errors = near_errors[ours]
+
     generator = np.random.default_rng(0)
     draws = int(np.clip(WORK // len(near), *DRAWS))
     at_once = max(1, _AT_ONCE // len(near))
-    own_values, own_errors = values[ours], errors[ours]
     probability = np.zeros(len(places))
     for start in range(0, draws, at_once):
         number = min(at_once, draws - start)
-        drawn = values + errors * generator.standard_normal((number, len(near)))  # [draw, key]
-        largest = np.partition(drawn, [-k, -k - 1], axis=1)
-        kth, following = largest[:, -k, None], largest[:, -k - 1, None]
-        needed = np.where(drawn[:, ours] >= kth, following, kth)
-        probability += normal_probability((own_values - needed) / own_errors).sum(0)
+        noise = generator.standard_normal((number, len(near)))
+        drawn = near_values + near_errors * noise  # [draw, key]
+        ascending = np.partition(drawn, [-k, -k - 1], axis=1)
+        kth = ascending[:, -k, None]
+        following = ascending[:, -k - 1, None]
+        is_among_the_k = drawn[:, ours] >= kth
+        needed = np.where(is_among_the_k, following, kth)
+        deviations = (own_values - needed) / own_errors
+        probability += normal_probability(deviations).sum(0)
     return probability / draws
 
 
@@ -149,18 +162,22 @@ def rank_law(own: NormalLaw, values: Floats, errors: Floats) -> NormalLaw:
     gap = values - own.mean
     reach = _FAR * (errors + own.deviation)
     certainly_larger = int((gap > reach).sum())
-    undecided = np.abs(gap) <= reach
+    is_undecided = np.abs(gap) <= reach
+    undecided = values[is_undecided]
+    undecided_errors = errors[is_undecided]
 
-    means, variances = np.zeros(_POINTS), np.zeros(_POINTS)
+    means = np.zeros(_POINTS)
+    variances = np.zeros(_POINTS)
     shares = (np.arange(_POINTS) + 0.5) / _POINTS
     for point, share in enumerate(shares.tolist()):
         own_value = own.mean + own.deviation * _normal_quantile(share)
-        larger = normal_probability((values[undecided] - own_value) / errors[undecided])
+        larger = normal_probability((undecided - own_value) / undecided_errors)
         means[point] = larger.sum()
         variances[point] = (larger * (1 - larger)).sum()
 
+    mean = float(1 + certainly_larger + means.mean())
     variance = float(variances.mean() + means.var())
-    return NormalLaw(float(1 + certainly_larger + means.mean()), math.sqrt(variance))
+    return NormalLaw(mean, math.sqrt(variance))
 
 
 def _normal_quantile(share: float) -> float:

@@ -87,11 +87,6 @@ class Question:
         return self.chosen_estimator == ESTIMATORS[0]
 
     @property
-    def selects_everything(self) -> bool:
-        """Whether all keys count, in one group; `weight` may still weigh them."""
-        return self.where is None and not self.by
-
-    @property
     def is_plain_sum(self) -> bool:
         """Whether the answer is a number of elements: a part of the private total, if there is one."""
         return self.weight is None and not self.by and self.measure == FREQUENCY
@@ -129,13 +124,13 @@ def check_options(options: Mapping[str, Any], allowed: type) -> None:
             raise TypeError(f"unexpected keyword argument {name!r}")
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def check_frequency(value: Any) -> int:
     """Check the least frequency of the keys that count."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | np.integer)
-        or not 1 <= value <= MAX_FREQUENCY
-    ):
+    if not _is_whole(value) or not 1 <= value <= MAX_FREQUENCY:
         raise InvalidValue(
             f"`at_least` must be a whole number from 1 on, not {value!r}", "give one, such as 20"
         )
@@ -144,7 +139,7 @@ def check_frequency(value: Any) -> int:
 
 def check_k(k: Any) -> int:
     """Check the number of keys of a top list."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+    if not _is_whole(k) or k < 1:
         raise InvalidValue(f"k must be an integer from 1 on, not {k!r}", "choose one, such as 10")
     return int(k)
 
@@ -152,10 +147,12 @@ def check_k(k: Any) -> int:
 def check_shares(shares: Any) -> Floats:
     """Check shares of keys: one, or several."""
     try:
-        p = np.asarray([shares] if np.ndim(shares) == 0 else shares, np.float64)
+        several = [shares] if np.ndim(shares) == 0 else shares
+        p = np.asarray(several, np.float64)
     except (TypeError, ValueError):
         p = np.array([math.nan])
-    if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
+    possible = (p >= 0) & (p <= 1)
+    if p.ndim != 1 or not possible.all():
         raise InvalidValue(
             f"the shares of quantiles must lie between 0 and 1, unlike {shares!r}",
             "give [0.5, 0.9]",

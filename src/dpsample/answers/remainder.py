@@ -15,8 +15,10 @@ from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import token_law
 
-_LAWS = 64  # token laws that are computed; between them, numbers are interpolated
-_ROUNDS = 20  # each takes away most of the bias that is left
+# Token laws that are computed; between their frequencies, numbers are interpolated. Time grows with their number.
+_LAWS = 64
+# Rounds of the correction of biases: each takes away most of the bias that is left.
+_ROUNDS = 20
 _NOTE = (
     "the interval is approximate: "
     "if very many reported keys are below the detection threshold, the value is too low"
@@ -24,14 +26,12 @@ _NOTE = (
 
 
 def needs_total(total: Total | None, tokens: bool = False) -> InvalidValue:
-    """Refuse to estimate a remainder."""
-    if total is None:
-        problem = "this release has no total, from which the remainder follows"
-    else:
-        problem = "this release has no tokens, from which the remainder follows"
-    return InvalidValue(
-        problem, "release with `total=True`" + ("" if tokens else ", and not keys only")
-    )
+    """Return the refusal to estimate a remainder without a total, or without `tokens`."""
+    missing = "total" if total is None else "tokens"
+    remedy = "release with `total=True`"
+    if not tokens:
+        remedy += ", and not keys only"
+    return InvalidValue(f"this release has no {missing}, from which the remainder follows", remedy)
 
 
 def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) -> Estimate:
@@ -44,16 +44,14 @@ def remainder(cells: Ints, scheme: Scheme, total: Total, level: float = 0.95) ->
     reported all the same count as more frequent ones: where they are very many, the remainder is too low.
     """
     covered = _Covered.of(cells, scheme)
-    reach = NormalDist().inv_cdf((3 + level) / 4) * covered.error + covered.largest_bias
-    estimate = total_less(total, covered.value, covered.error, reach, level)
-    return replace(
-        estimate,
-        bias=-covered.bias,
-        keys=len(cells),
-        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
-        guaranteed=not len(cells),
-        notes=(_NOTE,) if len(cells) else (),
-    )
+    z = NormalDist().inv_cdf((3 + level) / 4)
+    reach = z * covered.error + covered.largest_bias
+    found = total_less(total, covered.value, covered.error, reach, level)
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
+    found = replace(found, bias=-covered.bias, keys=len(cells), detection_threshold=threshold)
+    if not len(cells):
+        return found
+    return replace(found, guaranteed=False, notes=(_NOTE,))
 
 
 def total_less(total: Total, covered: float, error: float, reach: float, level: float) -> Estimate:
@@ -81,58 +79,66 @@ class _Covered:
         if not len(cells):
             return _Covered(0.0, 0.0, 0.0, 0.0)
         likeliest = likeliest_frequencies(cells, *scheme)
-        tokens = _TokenEstimates(np.unique(likeliest), scheme)
-        distances = tokens.distances()
-        distance, bias, variance = (
-            np.interp(likeliest, tokens.at, column)
-            for column in (distances, tokens.biases(distances), tokens.variances(distances))
-        )
-        value = float((cells / scheme.grid + distance).sum())
+        laws = _TokenLaws(np.unique(likeliest), scheme)
+        distances = laws.unbiased_distances()
+        distance = np.interp(likeliest, laws.frequencies, distances)
+        biases = laws.biases(distances)
+        variances = laws.variances(distances)
+        bias = np.interp(likeliest, laws.frequencies, biases)
+        variance = np.interp(likeliest, laws.frequencies, variances)
+        estimates = cells / scheme.grid + distance
+        largest_bias = float(np.abs(bias).sum())
         error = float(variance.sum()) ** 0.5
-        return _Covered(value, float(bias.sum()), float(np.abs(bias).sum()), error)
+        return _Covered(float(estimates.sum()), float(bias.sum()), largest_bias, error)
 
 
-class _TokenEstimates:
-    """Estimates of frequencies by tokens plus distances, at some of the likeliest frequencies of the tokens."""
+class _TokenLaws:
+    """The laws of the tokens of reported keys of some frequencies, and of estimates by a token plus a distance.
+
+    The distance is a function of the token's likeliest frequency: it is given at `frequencies`, and interpolated.
+    """
 
     def __init__(self, likeliest: Ints, scheme: Scheme) -> None:
-        places = np.linspace(0, len(likeliest) - 1, _LAWS).round().astype(int)
-        self.at = likeliest[np.unique(places)]
-        laws = [token_law(i, *scheme) for i in self.at.tolist()]
-        every_cell = np.concatenate([law.cells for law in laws])
-        cells = np.unique(every_cell)
+        last = len(likeliest) - 1
+        places = np.linspace(0, last, _LAWS).round()
+        chosen = np.unique(places.astype(int))
+        self.frequencies = likeliest[chosen]
+        laws = [token_law(i, *scheme) for i in self.frequencies.tolist()]
+        cells_of_laws = [law.cells for law in laws]
+        cells = np.unique(np.concatenate(cells_of_laws))
         self._tokens = cells / scheme.grid
         self._likeliest = likeliest_frequencies(cells, *scheme)
-        self._places = [np.searchsorted(cells, law.cells) for law in laws]
-        self._shares = [
-            law.probabilities / law.reported for law in laws
-        ]  # of tokens, given that a key is reported
+        # of each law: where its tokens are among all, and their probabilities, given that a key is reported
+        self._places = [np.searchsorted(cells, own) for own in cells_of_laws]
+        self._probabilities = [law.probabilities / law.reported for law in laws]
 
-    def distances(self) -> Floats:
+    def unbiased_distances(self) -> Floats:
         """Return the distance of the estimate from the token, at each frequency, that leaves almost no bias."""
-        distances = np.zeros(len(self.at))
+        distances = np.zeros(len(self.frequencies))
         for _ in range(_ROUNDS):
             distances -= self.biases(distances)
         return distances
 
     def biases(self, distances: Floats) -> Floats:
         """Return the bias of the estimate of a reported key of each frequency."""
-        return np.asarray(self._means(self._estimates(distances)) - self.at)
+        estimates = self._estimates(distances)
+        means = []
+        for p, places in zip(self._probabilities, self._places, strict=True):
+            means.append(p @ estimates[places])
+        return np.asarray(np.array(means) - self.frequencies)
 
     def variances(self, distances: Floats) -> Floats:
         """Return the variance of the estimate of a reported key of each frequency."""
         estimates = self._estimates(distances)
         squares = []
-        for frequency, share, places in zip(
-            self.at.tolist(), self._shares, self._places, strict=True
-        ):
-            squares.append(share @ (estimates[places] - frequency) ** 2)
-        return np.asarray(np.array(squares) - self.biases(distances) ** 2)
-
-    def _means(self, estimates: Floats) -> Floats:
-        """The means of numbers of each token, over the reported keys of each frequency."""
-        laws = zip(self._shares, self._places, strict=True)
-        return np.array([share @ estimates[places] for share, places in laws])
+        laws = zip(self.frequencies.tolist(), self._probabilities, self._places, strict=True)
+        for frequency, p, places in laws:
+            errors = estimates[places] - frequency
+            squares.append(p @ errors**2)
+        mean_squares = np.array(squares)
+        return np.asarray(mean_squares - self.biases(distances) ** 2)
 
     def _estimates(self, distances: Floats) -> Floats:
-        return np.asarray(self._tokens + np.interp(self._likeliest, self.at, distances))
+        """The estimate by each token."""
+        own_distances = np.interp(self._likeliest, self.frequencies, distances)
+        return np.asarray(self._tokens + own_distances)

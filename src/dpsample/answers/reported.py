@@ -35,11 +35,16 @@ def known_number(number: float) -> Reported:
 
 
 def number_between(weights: Floats, value: Bools, certain: Bools, possible: Bools) -> Reported:
-    """Return a sum of weights over keys that are certain, and any of those that are possible."""
+    """Return the sum of the weights of keys that are certain, and of any of those that are possible.
+
+    Its value is the sum over the keys that count by their likeliest frequency: `value`.
+    """
     uncertain = weights[possible & ~certain]
     sure = float(weights[certain].sum())
-    low = sure + float(np.minimum(uncertain, 0).sum())
-    high = sure + float(np.maximum(uncertain, 0).sum())
+    negative = np.minimum(uncertain, 0)
+    positive = np.maximum(uncertain, 0)
+    low = sure + float(negative.sum())
+    high = sure + float(positive.sum())
     likely = float(weights[value].sum())
     likely = min(max(likely, low), high)
     return Reported(likely, math.nan, low, high)
@@ -69,15 +74,14 @@ class ReportedSums:
         if self.measure == KEYS:
             return [known_number(float(tally.weights.sum())) for tally in tallies]
         if self.measure.form is Form.AT_LEAST:
-            return [
-                self.number_reaching(rows, weights)
-                for rows, weights in selection.weighted_rows()[1]
-            ]
-        if not any(tally.total for tally in tallies):
+            groups = selection.weighted_rows()[1]
+            return [self.number_reaching(rows, weights) for rows, weights in groups]
+        sizes = [tally.total for tally in tallies]
+        if not any(sizes):
             return [NOTHING for _ in tallies]
-        some_have_one_key = any(tally.total == 1 for tally in tallies)
-        if some_have_one_key or selection.weighted or self.view.is_coordinated:
-            return [self.of_rows(rows, weights) for rows, weights in selection.weighted_rows()[1]]
+        if 1 in sizes or selection.weighted or self.view.is_coordinated:
+            groups = selection.weighted_rows()[1]
+            return [self.of_rows(rows, weights) for rows, weights in groups]
         return [self._together(self._by_token(tally)) for tally in tallies]
 
     def number_reaching(self, rows: Ints, weights: Floats) -> Reported:
@@ -88,8 +92,10 @@ class ReportedSums:
         if not len(rows):
             return NOTHING
         level_of_each = 1 - (1 - self.level) / len(rows)
-        ends = self.view.frequencies(rows, level_of_each)
-        value, certain, possible = (self._of(frequency) > 0 for frequency in ends)
+        likeliest, low, high = self.view.frequencies(rows, level_of_each)
+        value = self._of(likeliest) > 0
+        certain = self._of(low) > 0
+        possible = self._of(high) > 0
         return number_between(weights, value, certain, possible)
 
     def of_rows(self, rows: Ints, weights: Floats) -> Reported:
@@ -107,15 +113,15 @@ class ReportedSums:
             return NOTHING
         scheme = self.view.sanitized_as
         certain = self.measure(least_of_tokens(cells, scheme))
-        return self._together(Selected.of(cells / scheme.grid, weights, certain))
+        keys = Selected.of(cells / scheme.grid, weights, certain)
+        return self._together(keys)
 
     def _of_one_key(self, rows: Ints, weight: float) -> Reported:
         """What one key has, as in the release's table."""
-        ends = [
-            weight * float(self._of(frequency)[0])
-            for frequency in self.view.frequencies(rows, self.level)
-        ]
-        return Reported(ends[0], math.nan, min(ends), max(ends))
+        frequencies = self.view.frequencies(rows, self.level)
+        numbers = [weight * self._of(frequency).item() for frequency in frequencies]
+        value, *_ = numbers
+        return Reported(value, math.nan, min(numbers), max(numbers))
 
     def _coordinated(self, cells: Ints, added: Ints, weights: Floats) -> Reported:
         """The sum over keys of a coordinated sample: each has the law of a frequency that is counted from its first.
@@ -126,36 +132,47 @@ class ReportedSums:
         raised = cells + added * scheme.grid
         if self.measure != FREQUENCY:
             frequencies = [i - added for i in likely_frequencies(raised, *scheme, self.level)]
-            return independent(weights, *map(self._of, frequencies))
-        keys = Selected.of(raised / scheme.grid, weights, np.ones(len(cells)))
+            value, low, high = (self._of(frequency) for frequency in frequencies)
+            return independent(weights, value, low, high)
+        keys = Selected.of(raised / scheme.grid, weights, certain=np.ones(len(cells)))
         together = self._together(keys)
         before = float(weights @ added)
-        low, high = together.low - before, together.high - before
-        return replace(together, value=together.value - before, low=low, high=high)
+        return replace(
+            together,
+            value=together.value - before,
+            low=together.low - before,
+            high=together.high - before,
+        )
 
     def _by_token(self, tally: Tally) -> Selected:
         """The keys of a tally without weights."""
+        tokens = tally.cells / self.view.scheme.grid
         keys = tally.keys.astype(np.float64)
-        certain = self.measure(least_of_tokens(tally.cells, self.view.sanitized_as))
-        return Selected(tally.cells / self.view.scheme.grid, keys, keys, keys, certain)
+        least = least_of_tokens(tally.cells, self.view.sanitized_as)
+        certain = self.measure(least)
+        # without weights, their sums and the sums of their squares are numbers of keys, too
+        return Selected(tokens, keys, keys, keys, certain)
 
     def _together(self, keys: Selected) -> Reported:
         """The sum over several keys."""
+        # a power of two, so that few tables of values serve all sums
         largest = 1 << int(keys.tokens.max()).bit_length()
-        return sum_of_reported(
-            keys, token_values(self.view.sanitized_as, self.measure, largest), self.level
-        )
+        values = token_values(self.view.sanitized_as, self.measure, largest)
+        return sum_of_reported(keys, values, self.level)
 
     def _of(self, frequencies: Ints) -> Floats:
         """The measure of frequencies that need not be whole."""
-        return np.asarray(self.measure.function(np.asarray(frequencies, np.float64)))
+        numbers = np.asarray(frequencies, np.float64)
+        return np.asarray(self.measure.function(numbers))
 
 
 def independent(weights: Floats, value: Floats, low: Floats, high: Floats) -> Reported:
     """Return a weighted sum of numbers whose errors are independent: these add up by their squares."""
     one_end = weights * (low - value)
     other_end = weights * (high - value)
-    down = float(np.linalg.norm(np.minimum(one_end, other_end)))
-    up = float(np.linalg.norm(np.maximum(one_end, other_end)))
+    below = np.minimum(one_end, other_end)
+    above = np.maximum(one_end, other_end)
+    down = float(np.linalg.norm(below))
+    up = float(np.linalg.norm(above))
     centre = float(weights @ value)
     return Reported(centre, math.nan, centre - down, centre + up)

@@ -15,15 +15,16 @@ from dpsample.answers.answers import Answers
 from dpsample.answers.combinable import check_combination, have_exact_laws, stated_cost
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
+from dpsample.answers.several_evidence import SeveralEvidence
 from dpsample.answers.several_keys_only import SeveralKeysOnly
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.estimators.estimate import Estimate
 from dpsample.presentation.tables import table_lines
-from dpsample.scheme.sampling import Floats, Ints
+from dpsample.scheme.sampling import Ints
 
-_SHOWN = 10  # keys
-_WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
+_SHOWN_KEYS = 10  # of the table, when a combined object is printed
+_WHOLE_NUMBERS = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)
 
 
 def combine(*releases: Release) -> "Release | Combined":
@@ -48,13 +49,13 @@ def combine(*releases: Release) -> "Release | Combined":
     return releases[0] if len(releases) == 1 else Combined(releases)
 
 
-def evidence_of_several(
-    releases: Sequence[Release],
-) -> SeveralTokens | SeveralMeasured | SeveralKeysOnly:
+def evidence_of_several(releases: Sequence[Release]) -> SeveralEvidence:
     """Return what several releases say together: by the exact laws of tokens if all have them, or as measured."""
     if releases[0].keys_only:
         return SeveralKeysOnly(releases)
-    return SeveralTokens(releases) if have_exact_laws(releases) else SeveralMeasured(releases)
+    if have_exact_laws(releases):
+        return SeveralTokens(releases)
+    return SeveralMeasured(releases)
 
 
 class Combined(Answers):
@@ -69,7 +70,7 @@ class Combined(Answers):
         self.releases = tuple(releases)
 
     @cached_property
-    def evidence(self) -> SeveralTokens | SeveralMeasured | SeveralKeysOnly:
+    def evidence(self) -> SeveralEvidence:
         return evidence_of_several(self.releases)
 
     @property
@@ -90,12 +91,9 @@ class Combined(Answers):
     @property
     def metadata(self) -> dict[str, Any]:
         """The terms of all releases, their keys, and what they cost together."""
-        return {
-            "keys": len(self),
-            "privacy": self.cost,
-            "cautions": list(self.cautions),
-            "releases": [release.metadata for release in self.releases],
-        }
+        releases = [release.metadata for release in self.releases]
+        cautions = list(self.cautions)
+        return {"keys": len(self), "privacy": self.cost, "cautions": cautions, "releases": releases}
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -108,16 +106,16 @@ class Combined(Answers):
         return self._listed(np.arange(len(self)))
 
     def _listed(self, keys: Ints) -> pa.Table:
-        """Some keys, by their places, with estimates, and the number of releases that report each."""
-        table = self.evidence.rows.keys.take(pa.array(keys))
-        columns: dict[str, Floats | Ints] = {}
+        """Some keys, by their rows, with estimates, and the number of releases that report each."""
+        reported = self.evidence.rows.keys
+        table = reported.take(pa.array(keys))
         if not self.releases[0].keys_only:
-            value, _, low, high = self.evidence.estimates_of(keys, 0.95)
-            columns = {"estimate": value, "low": low, "high": high}
-        columns["releases"] = self.evidence.reports(keys)
-        for name, column in columns.items():
-            table = table.append_column(name, pa.array(column))
-        return table
+            estimates = self.evidence.estimates_of(keys, 0.95)
+            table = table.append_column("estimate", pa.array(estimates.value))
+            table = table.append_column("low", pa.array(estimates.low))
+            table = table.append_column("high", pa.array(estimates.high))
+        reports = self.evidence.reports(keys)
+        return table.append_column("releases", pa.array(reports))
 
     def unreported(self, level: float = 0.95) -> Estimate:
         """Bound the frequency over all releases of a key that none of them reports."""
@@ -129,27 +127,30 @@ class Combined(Answers):
         row = self.evidence.row_of(key)
         if row is None:
             return estimate
-        reports = int(self.evidence.reports(np.array([row]))[0])
-        return replace(
-            estimate, notes=(f"reported in {reports:,} of {self.evidence.stated}", *self.cautions)
-        )
+        [reports] = self.evidence.reports(np.array([row])).tolist()
+        note = f"reported in {reports:,} of {self.evidence.stated}"
+        return replace(estimate, notes=(note, *self.cautions))
 
     @property
     def _estimated(self) -> str:
         """What is stated of each key, in words."""
         if self.releases[0].keys_only:
             return "the number of releases that report each"
-        counted = "frequencies" if self.releases[0].terms.counts is None else "numbers of users"
-        return f"estimates of their {counted} over all of them"
+        if self.releases[0].terms.counts is None:
+            return "estimates of their frequencies over all of them"
+        return "estimates of their numbers of users over all of them"
 
     def __repr__(self) -> str:
-        parts = [release.terms.part for release in self.releases if release.terms.part is not None]
-        lines = [
-            f"Combined: {self.evidence.stated}, {len(self):,} keys, with {self._estimated}",
-            *(f"  privacy   {line}" for line in self.cost),
-            *([f"  parts     {', '.join(map(str, parts))}"] if parts else []),
-            *(f"  caution   {line}" for line in self.cautions),
-        ]
-        shown = table_lines(self._listed(np.arange(min(len(self), _SHOWN))), _WHOLE)
-        more = [f"... and {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
-        return "\n".join([*lines, *shown, *more])
+        keys = len(self)
+        lines = [f"Combined: {self.evidence.stated}, {keys:,} keys, with {self._estimated}"]
+        lines += [f"  privacy   {line}" for line in self.cost]
+        parts = [str(release.terms.part) for release in self.releases if release.terms.part]
+        if parts:
+            lines.append(f"  parts     {', '.join(parts)}")
+        lines += [f"  caution   {line}" for line in self.cautions]
+        shown = min(keys, _SHOWN_KEYS)
+        first_keys = self._listed(np.arange(shown))
+        lines += table_lines(first_keys, _WHOLE_NUMBERS)
+        if keys > shown:
+            lines.append(f"... and {keys - shown:,} more")
+        return "\n".join(lines)

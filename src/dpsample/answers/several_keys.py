@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsample.estimators.reported import Bools
 from dpsample.release.rows import token_cells
 from dpsample.scheme.sampling import Ints
 
@@ -19,37 +20,49 @@ def keys_of(releases: "Sequence[Release]") -> tuple[pa.Table, Ints]:
     release].
 
     >>> from dpsample.answers.example import release
-    >>> keys, rows = keys_of([release, release])
-    >>> keys["word"].to_pylist()[:2], rows[:2]
+    >>> keys, places = keys_of([release, release])
+    >>> keys["word"].to_pylist()[:2], places[:2]
     (['cat', 'catfish'], array([[0, 0],
            [1, 1]]))
     """
     names = list(releases[0].keys)
-    stacked = pa.concat_tables(
-        [release.table.select(names) for release in releases]
-    ).combine_chunks()
+    key_columns = [release.table.select(names) for release in releases]
+    stacked = pa.concat_tables(key_columns).combine_chunks()
     lengths = [len(release) for release in releases]
-    owner, row = (
-        np.repeat(np.arange(len(releases)), lengths),
-        np.concatenate([np.arange(n) for n in lengths]),
-    )
-    order = pc.sort_indices(stacked, sort_keys=[(name, "ascending") for name in names])
-    stacked, order = stacked.take(order), order.to_numpy()
-    new = np.zeros(len(stacked), bool)
-    for column in stacked.columns:
-        new[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    new[:1] = True
-    rows = np.full((int(new.sum()), len(releases)), -1, np.int64)
-    rows[np.cumsum(new) - 1, owner[order]] = row[order]
-    return stacked.filter(pa.array(new)), rows
+    release_of_row = np.repeat(np.arange(len(releases)), lengths)
+    row_in_release = np.concatenate([np.arange(length) for length in lengths])
+
+    sort_keys = [(name, "ascending") for name in names]
+    order = pc.sort_indices(stacked, sort_keys=sort_keys)
+    ascending = stacked.take(order)
+    order = order.to_numpy()
+    is_new = _differs_from_the_one_before(ascending)
+    key_of_row = np.cumsum(is_new) - 1
+    keys = int(is_new.sum())
+    places = np.full((keys, len(releases)), -1, np.int64)
+    places[key_of_row, release_of_row[order]] = row_in_release[order]
+    return ascending.filter(pa.array(is_new)), places
 
 
-def cells_of(releases: "Sequence[Release]", rows: Ints) -> Ints:
-    """Return the tokens of keys, in units of 1/grid of each release; 0 is not reported: [key, release]."""
-    cells = np.zeros_like(rows)
+def _differs_from_the_one_before(ascending: pa.Table) -> Bools:
+    """Whether each row differs from the row before it; the first one does."""
+    differs = np.zeros(len(ascending), bool)
+    for column in ascending.columns:
+        changes = pc.not_equal(column[1:], column[:-1])
+        differs[1:] |= changes.to_numpy(zero_copy_only=False)
+    differs[:1] = True
+    return differs
+
+
+def cells_of(releases: "Sequence[Release]", places: Ints) -> Ints:
+    """Return the tokens of keys by their rows in each release: [key, release].
+
+    They are in units of 1/grid of each release; 0 is not reported.
+    """
+    cells = np.zeros_like(places)
     for n, release in enumerate(releases):
-        reported = rows[:, n] >= 0
-        cells[reported, n] = token_cells(release.table["token"], release.grid or 1)[
-            rows[reported, n]
-        ]
+        place = places[:, n]
+        here = place >= 0
+        own = token_cells(release.table["token"], release.grid or 1)
+        cells[here, n] = own[place[here]]
     return cells

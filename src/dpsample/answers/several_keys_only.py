@@ -1,7 +1,7 @@
 """Several releases of keys only: which keys there are, and how many of the releases report each."""
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -10,49 +10,30 @@ from dpsample.answers.keys_only import KeysOnlyEvidence
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
+from dpsample.answers.several_evidence import SeveralEvidence
 from dpsample.answers.several_keys import keys_of
-from dpsample.answers.several_parts import SeveralParts
-from dpsample.answers.unreported import Silence
 from dpsample.estimators.estimate import Estimate
 from dpsample.scheme.sampling import Floats, Ints
 
 
-class SeveralKeysOnly(KeysOnlyEvidence, SeveralParts):
-    """What several releases of keys only say: the keys that any of them reports."""
+class SeveralKeysOnly(SeveralEvidence, KeysOnlyEvidence):  # type: ignore[misc] # a remainder is refused when it is asked
+    """What several releases of keys only say: the keys that any of them reports, and how many report each."""
 
     def __init__(self, releases: Sequence[Release]) -> None:
         self.releases = tuple(releases)
-        keys, places = keys_of(self.releases)
-        self.times = (places >= 0).sum(1)
-        super().__init__(Rows(keys), Silence.of(releases[0].terms), None)
-
-    @property
-    def detection_threshold(self) -> int | None:
-        return self.largest_threshold
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self.about_users
-
-    def unreported(self, level: float, key: Any = None) -> Estimate:
-        return self.unreported_by_all(level)
-
-    def remainder(self, level: float) -> Estimate:  # type: ignore[override] # it is refused
-        return self.added_remainder(level)
+        keys, self.places = keys_of(self.releases)
+        KeysOnlyEvidence.__init__(self, Rows(keys), self.silences[0], total=None)
 
     def keys(self, question: Question) -> Keys:  # type: ignore[override] # a single release has no number of its keys
-        [(rows, _)] = Selection.of(self.rows, question).weighted_rows()[1]
+        _, [(rows, _)] = Selection.of(self.rows, question).weighted_rows()
         return TimesReported(self, rows)
-
-    def reports(self, keys: Ints) -> Ints:
-        """Return how many releases report each of some keys."""
-        return np.asarray(self.times[keys])
 
     def estimates_of(self, keys: Ints, level: float) -> KeyEstimates:
         """Return the number of releases that report each key. A release may have missed a key that it has."""
-        times = self.times[keys].astype(np.float64)
-        none = np.zeros(len(keys))
-        return KeyEstimates(times, none, times, none + len(self.releases))
+        times = self.reports(keys).astype(np.float64)
+        no_error = np.zeros(len(keys))
+        all_releases = no_error + len(self.releases)
+        return KeyEstimates(times, no_error, times, all_releases)
 
     def refuse_order(self) -> NoReturn:
         """Refuse what depends on frequencies."""

@@ -1,14 +1,19 @@
 """The number of keys that have a least frequency in some of several releases: each counts once.
 
-With a_d the token value of release d that has the mean G_d = 1 if the key has the least frequency there and 0 if not,
-``N = 1 - prod (1 - a_d)`` has the mean 1 if the key has it anywhere. With ``P = prod (1 - a_d)``, the mean of
-``P**2 - P`` is the variance of N, since the mean of P is 0 or 1.
+Let G_d be 1 if a key has the least frequency in release d, and 0 if not, and let a_d be the value of its token there,
+whose mean is G_d. With ``P = prod (1 - a_d)``, ``N = 1 - P`` has the mean 1 if the key has the frequency anywhere, and
+0 if not: the sum of N over keys is the number of keys.
+
+**Errors.** The mean of P is 0, or P is always 1. So the mean of ``P**2 - P`` is the variance of N, and that of ``P**2 -
+P**3`` the covariance of N and this estimate of its variance. Let S be the value of the key's frequency over all
+releases, with the variance V. Then ``V + 2 v P S + v**2 (P**2 - P)`` has the mean of the variance of ``S - v N``.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +22,7 @@ from dpsample.estimators.calibrated import (
     SumErrors,
     estimate_sums,
     functionals_of,
+    sum_estimates,
     unreported_moments,
 )
 from dpsample.estimators.estimate import (
@@ -27,7 +33,7 @@ from dpsample.estimators.estimate import (
     least_frequency,
 )
 from dpsample.estimators.intervals import SumEstimate
-from dpsample.estimators.measures import Measure
+from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
 from dpsample.estimators.notes import NONE_SELECTED
 from dpsample.estimators.sum_functionals import SumFunctionals, sum_functionals
 from dpsample.estimators.tally import Tallies, Tally
@@ -36,25 +42,14 @@ from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.scheme import Scheme
 
 if TYPE_CHECKING:
-    from dpsample.answers.release import Release
     from dpsample.answers.several_tokens import SeveralTokens
 
-_FREQUENCY, _KEYS = Measure.of("frequency"), Measure.of("keys")
-_FACTORS = (
-    1.0,
-    1e-2,
-    1e-3,
-)  # of the number of keys that token values are made for; finer steps gain nothing
-_BIAS = 2.0  # allowance for the bias that is left, in units of its estimate: with 1, intervals at epsilon 0.25 miss it
-Group = tuple[Ints, Floats]  # the keys of a group, by their places, and their weights
-
-
-def numbers_of(
-    combined: "SeveralTokens", keys: Ints, least: int
-) -> tuple[Estimate, Floats, Floats]:
-    """Return the number of keys of the least frequency in some release, what each key adds to it, and its variance."""
-    numbers = Numbers(combined, [(keys, np.ones(len(keys)))], least)
-    return numbers.answers(0.95)[0], 1 - numbers.absent, numbers.absent**2 - numbers.absent
+# Token values are made for these shares of the number of reported keys, and the best is taken: finer steps gain little.
+_FACTORS = (1.0, 1e-2, 1e-3)
+# The allowance for the bias that is left, in units of its estimate: with 1, intervals at epsilon 0.25 miss too often.
+_BIAS_ALLOWANCE = 2.0
+_TINY = 1e-300  # keeps ratios of zeros defined
+Group = tuple[Ints, Floats]  # the keys of a group, by their rows, and their weights
 
 
 class Numbers:
@@ -62,167 +57,212 @@ class Numbers:
 
     The product of several unbiased values may have an enormous variance. So the values are made for fewer keys than
     there are, which leaves some bias, if that makes the interval of all keys shorter.
+
+    absent  P of each key: without noise, 1 if it has the frequency in no release, and 0 if it has
+    sums    the estimate of each group, with its errors
     """
 
-    def __init__(self, combined: "SeveralTokens", members: Sequence[Group], least: int) -> None:
-        self.combined, self.members, self.least = combined, members, least
-        self.measure = _KEYS.from_frequency(least)
-        keys = np.concatenate([np.zeros(0, np.int64), *(keys for keys, _ in members)])
-        weights = np.concatenate([np.zeros(0), *(weights for _, weights in members)])
-        self.starts = np.cumsum([0, *(len(keys) for keys, _ in members)])
-        self.cells = combined.cells[keys]
-        choices = [
-            _Values(combined.releases, self.cells, self.measure, factor) for factor in _FACTORS
-        ]
-        self.values = min(choices, key=lambda values: values.width(weights))
-        self.absent: Floats = self.values.absent  # P
-        self.found = [self._estimate(n) for n in range(len(members))]
+    def __init__(self, several: "SeveralTokens", groups: Sequence[Group], least: int) -> None:
+        self._several = several
+        self._groups = groups
+        self._least = least
+        self._measure = KEYS.from_frequency(least)
+        # the keys of all groups one after the other, and where each group is among them
+        lengths = [len(keys) for keys, _ in groups]
+        ends = np.cumsum([0, *lengths]).tolist()
+        self._slices = [slice(start, end) for start, end in pairwise(ends)]
+        all_keys = np.zeros(ends[-1], np.int64)
+        all_weights = np.zeros(ends[-1])
+        for own, (keys, weights) in zip(self._slices, groups, strict=True):
+            all_keys[own] = keys
+            all_weights[own] = weights
+        self._cells = several.cells[all_keys]
+        choices = [self._values_for(factor) for factor in _FACTORS]
+        self._values = min(choices, key=lambda values: values.width(all_weights))
+        self.absent = self._values.absent
+        self.sums = [self._sum(n) for n in range(len(groups))]
+
+    def _values_for(self, factor: float) -> "_NumberValues":
+        return _NumberValues(self._several.schemes, self._cells, self._measure, factor)
+
+    def answers(self, level: float) -> list[Estimate]:
+        """Return the number of keys of each group, or the sum of their weights."""
+        threshold = self._several.detection_threshold
+        answers = []
+        for (keys, weights), found in zip(self._groups, self.sums, strict=True):
+            if not len(keys):
+                answers.append(self._of_no_reported_key(level))
+                continue
+            unweighted = bool((weights == 1).all())
+            stated = (self._least, threshold, len(keys), unweighted)
+            answers.append(answer(found, self._measure, level, *stated))
+        return answers
+
+    def _of_no_reported_key(self, level: float) -> Estimate:
+        most = 0.0
+        for scheme in self._several.schemes:
+            most = max(most, largest_unreported_sum(scheme, KEYS, level, self._least))
+        return nothing_reported(self._several, level, self._least, most, below=None)
+
+    def _sum(self, group: int) -> SumEstimate:
+        """The number of keys of a group, with its errors."""
+        keys, weights = self._groups[group]
+        if not len(keys):
+            return SumEstimate(0.0, 0.0)
+        own = self._slices[group]
+        P = self.absent[own]
+        parts = []
+        unreported = 0.0
+        for n, scheme in enumerate(self._several.schemes):
+            cells = self._cells[own, n]
+            here = cells > 0
+            if here.any():
+                # a key from below the threshold adds to the number only if no other release has it
+                absent_elsewhere = self._values.others[own, n]
+                in_no_other = weights * absent_elsewhere
+                tally = Tally.of(cells[here], in_no_other[here])
+                parts += estimate_sums([tally], scheme, self._measure)
+                unreported = max(unreported, self._values.unreported_variance(n, tally))
+
+        variance = P**2 - P
+        errors = _with_errors(weights, variance, np.abs(variance), unreported)
+        number = weights * (1 - P)
+        covariance = weights**3 * (P**2 - P**3)
+        slope = max(float(covariance.sum()), 0.0) / max(errors.standard_error**2, _TINY)
+        bias = np.abs(weights) * self._values.bias[own]
+        extrapolated_errors = [part.extrapolated_error for part in parts]
+        return replace(
+            errors,
+            above=float(number.sum()),
+            bias_allowance=float(bias.sum()),
+            variance_slope=slope,
+            extrapolated=sum(part.extrapolated for part in parts),
+            extrapolated_error=math.hypot(*extrapolated_errors),
+        )
+
+    def deviations(self, group: int, mean: float) -> SumEstimate:
+        """Return the sum of the deviations ``S - mean N`` of a group's keys, with its error."""
+        own = self._slices[group]
+        _, weights = self._groups[group]
+        P = self.absent[own]
+        all_sums, all_variances = self._frequencies
+        S = all_sums[own]
+        V = all_variances[own]
+        var_N = P**2 - P
+        variance = V + 2 * mean * P * S + mean**2 * var_N
+        size = np.abs(V) + mean**2 * np.abs(var_N)
+        errors = _with_errors(weights, variance, size, 0.0)
+        deviations = S - mean * (1 - P)
+        total = float((weights * deviations).sum())
+        bias = self.sums[group].bias_allowance * abs(mean)
+        return replace(errors, above=total, bias_allowance=bias)
 
     @cached_property
     def _frequencies(self) -> tuple[Floats, Floats]:
-        """The token values of the frequency of each key, and their variances, over all releases."""
-        sums, variances = np.zeros((2, len(self.cells)))
-        for n, release in enumerate(self.combined.releases):
-            here = self.cells[:, n] > 0
+        """S and V of each key: the values of its frequency over all releases, and their variances."""
+        measure = FREQUENCY.from_frequency(self._least)
+        sums = np.zeros(len(self._cells))
+        variances = np.zeros(len(self._cells))
+        for scheme, cells in zip(self._several.schemes, self._cells.T, strict=True):
+            here = cells > 0
             if here.any():
-                functionals = _functionals(
-                    release, self.cells[here, n], _FREQUENCY.from_frequency(self.least), 1.0
-                )
-                distinct, back = np.unique(self.cells[here, n], return_inverse=True)
+                functionals = _functionals(scheme, cells[here], measure, 1.0)
+                distinct, back = np.unique(cells[here], return_inverse=True)
                 sums[here] += functionals.total.values(distinct)[back]
                 variances[here] += functionals.variance.values(distinct)[back]
         return sums, variances
 
-    def answers(self, level: float) -> list[Estimate]:
-        """Return the number of keys of each group, or the sum of their weights."""
-        answers = []
-        for (keys, weights), found in zip(self.members, self.found, strict=True):
-            if len(keys):
-                stated = self.combined.detection_threshold, len(keys), bool((weights == 1).all())
-                answers.append(answer(found, self.measure, level, self.least, *stated))
-            else:
-                most = max(
-                    largest_unreported_sum(scheme_of(r), _KEYS, level, self.least)
-                    for r in self.combined.releases
-                )
-                answers.append(nothing(self.combined, level, self.least, most, None))
-        return answers
 
-    def _estimate(self, group: int) -> SumEstimate:
-        keys, weights = self.members[group]
-        if not len(keys):
-            return SumEstimate(0.0, 0.0)
-        own = slice(self.starts[group], self.starts[group + 1])
-        P, parts, unreported = self.absent[own], [], 0.0
-        for n, release in enumerate(self.combined.releases):
-            here = self.cells[own, n] > 0
-            if here.any():
-                # what keys from below the threshold add here is what no other release has
-                tally = Tally.of(
-                    self.cells[own, n][here], (weights * self.values.others[own, n])[here]
-                )
-                parts.append(estimate_sums([tally], scheme_of(release), self.measure)[0])
-                unreported = max(unreported, self.values.unreported(n, Tallies.of([tally])))
-        slope = float((weights**3 * (P**2 - P**3)).sum())
-        found = _with_errors(weights, P**2 - P, np.abs(P**2 - P), unreported)
-        return replace(
-            found,
-            above=float((weights * (1 - P)).sum()),
-            bias_allowance=float((np.abs(weights) * self.values.bias[own]).sum()),
-            variance_slope=max(slope, 0.0) / max(found.standard_error**2, 1e-300),
-            extrapolated=sum(part.extrapolated for part in parts),
-            extrapolated_error=math.hypot(*(part.extrapolated_error for part in parts)),
-        )
+class _NumberValues:
+    """Token values that count keys, made for a factor of the number of reported keys, and what follows for each key.
 
-    def deviations(self, group: int, mean: float) -> SumEstimate:
-        """Return the sum of the deviations of a group's keys from a mean, with its error."""
-        weights, own = self.members[group][1], slice(self.starts[group], self.starts[group + 1])
-        P, S, V = self.absent[own], *(column[own] for column in self._frequencies)
-        variance = V + 2 * mean * P * S + mean**2 * (P**2 - P)
-        found = _with_errors(weights, variance, np.abs(V) + mean**2 * np.abs(P**2 - P), 0.0)
-        bias = self.found[group].bias_allowance * abs(mean)
-        return replace(
-            found, above=float((weights * (S - mean * (1 - P))).sum()), bias_allowance=bias
-        )
-
-
-class _Values:
-    """Token values that count keys, made for a factor of the number of reported keys, and what follows for each key."""
+    absent  P of each key
+    others  the product of 1 - a_d over all releases but one: [key, release]
+    bias    the bias that P may have
+    """
 
     def __init__(
-        self, releases: "Sequence[Release]", cells: Ints, measure: Measure, factor: float
+        self, schemes: Sequence[Scheme], cells: Ints, measure: Measure, factor: float
     ) -> None:
-        missing, bias = (
-            np.ones(cells.shape),
-            np.zeros(cells.shape),
-        )  # 1 - a, and how much of it may be bias
+        missing = np.ones(cells.shape)  # 1 - a_d: [key, release]
+        bias = np.zeros(cells.shape)  # the part of it that may be bias
         self._functionals: dict[int, SumFunctionals] = {}
-        for n, release in enumerate(releases):
+        for n, scheme in enumerate(schemes):
             here = cells[:, n] > 0
             if here.any():
-                functionals = self._functionals[n] = _functionals(
-                    release, cells[here, n], measure, factor
-                )
-                distinct, back = np.unique(cells[here, n], return_inverse=True)
-                missing[here, n] -= functionals.total.values(distinct)[back]
-                places = np.minimum(
-                    functionals.calibration.places(distinct), functionals.calibration.table_tokens
-                )
-                bias[here, n] = np.append(functionals.bias_allowance, 0.0)[places][back]
-        self.absent = missing.prod(1)  # P
-        self.others = np.stack(
-            [np.delete(missing, n, axis=1).prod(1) for n in range(len(releases))], axis=1
-        )
-        self.bias = _BIAS * (np.abs(self.others) * bias).sum(1)
+                reported = cells[here, n]
+                functionals = _functionals(scheme, reported, measure, factor)
+                self._functionals[n] = functionals
+                distinct, back = np.unique(reported, return_inverse=True)
+                values = functionals.total.values(distinct)
+                missing[here, n] -= values[back]
+                bias[here, n] = _biases(functionals, distinct)[back]
+        self.absent: Floats = missing.prod(1)
+        self.others = np.ones(cells.shape)
+        for n in range(len(schemes)):
+            self.others[:, n] = np.delete(missing, n, axis=1).prod(1)
+        bias_of_product = np.abs(self.others) * bias
+        self.bias = _BIAS_ALLOWANCE * bias_of_product.sum(1)
 
     def width(self, weights: Floats) -> float:
         """Return about how long the interval of all keys is."""
-        variance = float((weights**2 * np.abs(self.absent**2 - self.absent)).sum())
-        return 2 * math.sqrt(variance) + float((np.abs(weights) * self.bias).sum())
+        P = self.absent
+        variance = weights**2 * np.abs(P**2 - P)
+        bias = np.abs(weights) * self.bias
+        return 2 * math.sqrt(float(variance.sum())) + float(bias.sum())
 
-    def unreported(self, n: int, groups: Tallies) -> float:
+    def unreported_variance(self, n: int, tally: Tally) -> float:
         """Return the variance of one more key of a release, which may not have been reported."""
         functionals = self._functionals[n]
-        return float(
-            unreported_moments(groups, functionals.calibration, [functionals.variance.function])[0][
-                0
-            ]
-        )
+        variance_of = functionals.variance.function
+        one_group = Tallies.of([tally])
+        [moments] = unreported_moments(one_group, functionals.calibration, [variance_of])
+        return float(moments[0])
 
 
-def _functionals(release: "Release", cells: Ints, of: Measure, factor: float) -> SumFunctionals:
-    """The functionals of a sum over keys, for a factor of their number."""
-    own = functionals_of(Tallies.of([Tally.of(cells)]), scheme_of(release), of)
-    return sum_functionals(own.calibration, of, max(1, int(own.keys * factor)), own.largest)
+def _biases(functionals: SumFunctionals, cells: Ints) -> Floats:
+    """The bias that the value of each token may have; 0 beyond the table of tokens."""
+    calibration = functionals.calibration
+    places = np.minimum(calibration.places(cells), calibration.table_tokens)
+    biases: Floats = np.append(functionals.bias_allowance, 0.0)[places]
+    return biases
+
+
+def _functionals(scheme: Scheme, cells: Ints, of: Measure, factor: float) -> SumFunctionals:
+    """The functionals of a sum over keys with these tokens, made for a factor of their number."""
+    one_group = Tallies.of([Tally.of(cells)])
+    for_all_keys = functionals_of(one_group, scheme, of)
+    keys = max(1, int(for_all_keys.keys * factor))
+    return sum_functionals(for_all_keys.calibration, of, keys, for_all_keys.largest)
 
 
 def _with_errors(weights: Floats, variance: Floats, size: Floats, unreported: float) -> SumEstimate:
-    """The error of a sum over keys, from an unbiased estimate of the variance of each, and a positive one."""
+    """The errors of a weighted sum over keys, whose value is still 0.
+
+    `variance` is an unbiased estimate of the variance of each key, `size` a positive one, and `unreported` the variance
+    of one more key of typical weight.
+    """
     ones = np.ones(len(weights), np.int64)
-    groups = Tallies(ones, ones, weights, weights**2, np.zeros(1, np.int64))
-    error = SumErrors.of(
-        groups, size, variance, size**2, np.array([unreported * (weights**2).mean()]), TUNING
-    )
-    return SumEstimate(
-        0.0,
-        math.sqrt(float(error.variance[0])),
-        effective_keys=float(error.effective_keys[0]),
-        variance_keys=float(error.variance_keys[0]),
-        raw_variance_keys=float(error.raw_variance_keys[0]),
-        unreported_share=float(unreported * (weights**2).mean() / error.variance[0]),
-    )
+    start = np.zeros(1, np.int64)
+    one_group = Tallies(ones, ones, weights, weights**2, start)
+    of_unreported = np.array([unreported * (weights**2).mean()])
+    errors = SumErrors.of(one_group, size, variance, size**2, of_unreported, TUNING)
+    [share] = (of_unreported / errors.variance).tolist()
+    columns = errors.columns() | {"above": np.zeros(1)}
+    [estimate] = sum_estimates(columns, TUNING)
+    return replace(estimate, unreported_share=share)
 
 
-def nothing(
-    combined: "SeveralTokens", level: float, least: int, most: float, below: Below | None
+def nothing_reported(
+    several: "SeveralTokens", level: float, least: int, most: float, below: Below | None
 ) -> Estimate:
-    """Return the answer about keys of which none was reported."""
-    known = math.nan, 0.0, most, level, 0.0, 0, combined.detection_threshold
-    guaranteed = all(least >= least_frequency(scheme_of(r)) for r in combined.releases)
-    return Estimate(0.0, *known, guaranteed, (NONE_SELECTED,), None, least, below)
-
-
-def scheme_of(release: "Release") -> Scheme:
-    """Return what token laws follow from."""
-    assert release.grid is not None
-    return Scheme(release.sampling, release.per_key, release.grid)
+    """Return the answer about keys that no release reports: it is at most `most`."""
+    thresholds = [least_frequency(scheme) for scheme in several.schemes]
+    nothing = Estimate(0.0, math.nan, 0.0, most, level, keys=0, notes=(NONE_SELECTED,))
+    return replace(
+        nothing,
+        detection_threshold=several.detection_threshold,
+        guaranteed=least >= max(thresholds),
+        at_least=least,
+        below=below,
+    )

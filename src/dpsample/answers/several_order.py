@@ -6,6 +6,7 @@ some do: a key that is reported by some release with probability p counts for (1
 """
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,9 +16,9 @@ from dpsample.answers.evidence import KeyEstimates, Keys, Quantiles
 from dpsample.answers.normal_order import NormalLaw
 from dpsample.answers.question import Question
 from dpsample.answers.selection import Selection
-from dpsample.answers.several_numbers import numbers_of
+from dpsample.answers.several_numbers import Numbers
+from dpsample.answers.several_sums import least_in_one_release
 from dpsample.answers.token_quantiles import CONSERVATIVE, NO_KEY
-from dpsample.answers.token_sums import least_of_keys
 from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.notes import FEW, HIDDEN
 from dpsample.estimators.tuning import TUNING
@@ -27,9 +28,15 @@ from dpsample.scheme.sampling import Floats, Ints
 if TYPE_CHECKING:
     from dpsample.answers.several_tokens import SeveralTokens
 
-_DRAWS = 400  # of the frequencies of all keys
-_REACH = 6.0  # deviations: keys that are further away do not change places
-_FEW_KEYS = 20  # with fewer, quantiles rest on few
+# Draws of the frequencies of all keys: a probability near 1/2 has an error of 0.025, and time grows with their number.
+_DRAWS = 400
+# Deviations: keys that are further away do not change places with a probability that matters.
+_REACH = 6.0
+# With fewer keys, quantiles are noted to rest on few.
+_FEW_KEYS = 20
+_LEAST_PROBABILITY = 1e-9  # of being reported: keeps the number of missed keys defined
+_LEAST_DEVIATION = 1e-9  # of a difference: keeps its law defined if it is known
+_ROUNDING = 1e-9  # by which a sum of weights may miss a share that it reaches
 UNCERTAIN = "the key may be below the detection threshold: its rank is uncertain"
 
 
@@ -41,7 +48,8 @@ class SeveralKeys(Keys):
     def __init__(self, evidence: "SeveralTokens", rows: Ints) -> None:
         self.evidence, self.rows = evidence, rows
         self.called = f"keys that one of {evidence.stated} reports"
-        self.values, self.errors = evidence.totals.values[rows], evidence.totals.deviations[rows]
+        self.values = evidence.totals.values[rows]
+        self.errors = evidence.totals.deviations[rows]
 
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
         return self.evidence.estimates_of(self.rows[places], level)
@@ -50,53 +58,64 @@ class SeveralKeys(Keys):
         return np.lexsort((self.rows, -self.values))
 
     def competing(self, listed: Ints, level: float) -> int:
-        reach = NormalDist().inv_cdf(0.5 + level / 2) * self.errors
-        lowest = (self.values - reach)[listed].min()
-        return int((self.values + reach >= lowest).sum())
+        reach = _margin(level) * self.errors
+        lows = self.values - reach
+        competes = self.values + reach >= lows[listed].min()
+        return int(competes.sum())
 
     def in_the_top(self, k: int, listed: Ints) -> Floats:
-        lowest = (self.values - _REACH * self.errors)[listed].min()
-        return _Competitors.of(self, self.ordered(), float(lowest)).in_the_top(k, len(listed))
+        lows = self.values - _REACH * self.errors
+        lowest = float(lows[listed].min())
+        # the listed keys are the first ones in this order
+        competitors = _Competitors.of(self, self.ordered(), lowest)
+        return competitors.in_the_top(k, len(listed))
 
     def rank(self, place: int, level: float) -> Estimate:
         own = NormalLaw(float(self.values[place]), float(self.errors[place]))
         others = np.delete(np.arange(len(self)), place)
-        drawn = _Competitors.of(self, others, own.mean - _REACH * own.deviation).ranks(own)
+        lowest = own.mean - _REACH * own.deviation
+        ranks = _Competitors.of(self, others, lowest).ranks(own)
         tail = (1 - level) / 2
-        low, high = np.quantile(drawn, [tail, 1 - tail], method="inverted_cdf").tolist()
-        lowest = self.estimates(np.array([place]), level).low[0]
-        certain = bool(lowest > self.evidence.unreported(level).high)
-        return Estimate(
-            float(drawn.mean()),
-            float(drawn.std()),
-            float(low),
-            float(high),
-            level,
-            keys=len(self),
-            detection_threshold=self.evidence.detection_threshold,
-            guaranteed=certain,
-            notes=(*(() if certain else (UNCERTAIN,)), *self.evidence.remarks),
-        )
+        low, high = np.quantile(ranks, [tail, 1 - tail], method="inverted_cdf").tolist()
+        value = float(ranks.mean())
+        error = float(ranks.std())
+        found = Estimate(value, error, low, high, level, keys=len(self))
+        found = replace(found, detection_threshold=self.evidence.detection_threshold)
+
+        [low_of_key] = self.estimates(np.array([place]), level).low
+        if low_of_key > self.evidence.unreported(level).high:
+            return replace(found, notes=self.evidence.remarks)
+        return replace(found, guaranteed=False, notes=(UNCERTAIN, *self.evidence.remarks))
 
     def fewest(self, frequency: int, level: float) -> float:
-        z = NormalDist().inv_cdf(0.5 + level / 2)
-        return float((self.values - z * self.errors > frequency - 1).sum())
+        lows = self.values - _margin(level) * self.errors
+        certain = lows > frequency - 1
+        return float(certain.sum())
+
+
+def _margin(level: float) -> float:
+    """The errors by which a normal interval of this level extends."""
+    return NormalDist().inv_cdf(0.5 + level / 2)
 
 
 def probability_above(evidence: "SeveralTokens", a: Any, b: Any) -> float:
     """Return the probability that key a is more frequent than key b; either may be unreported."""
-    first, second = (_law(evidence, key) for key in (a, b))
-    deviation = math.hypot(first.deviation, second.deviation)
+    law_a = _law(evidence, a)
+    law_b = _law(evidence, b)
+    deviation = math.hypot(law_a.deviation, law_b.deviation)
     # frequencies are whole, and equal ones do not count
-    return NormalDist().cdf((first.mean - second.mean - 0.5) / max(deviation, 1e-9))
+    difference = law_a.mean - law_b.mean - 0.5
+    return NormalDist().cdf(difference / max(deviation, _LEAST_DEVIATION))
 
 
 def _law(evidence: "SeveralTokens", key: Any) -> NormalLaw:
     """The mean and the deviation of a key's frequency, reported or not."""
     row = evidence.row_of(key)
-    if row is not None:
-        return NormalLaw(float(evidence.totals.values[row]), float(evidence.totals.deviations[row]))
-    return evidence.law_of_missed()
+    if row is None:
+        return evidence.law_of_missed()
+    value = evidence.totals.values[row]
+    deviation = evidence.totals.deviations[row]
+    return NormalLaw(float(value), float(deviation))
 
 
 def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> Quantiles:
@@ -106,44 +125,58 @@ def quantiles(evidence: "SeveralTokens", question: Question, shares: Floats) -> 
     intervals to that of the upper ends, each moved by the error of the number of keys.
     """
     level = question.level
-    bounds = [least_of_keys(part.view, question.at_least) for part in evidence.parts]
-    least, detectable = max(bound for bound, _ in bounds), all(sure for _, sure in bounds)
-    [(keys, _)] = Selection.of(evidence.rows, question).weighted_rows()[1]
-    number, counts, variances = numbers_of(evidence, keys, least)
-    value, low, high = np.full((3, len(shares)), [[math.nan], [0.0], [math.inf]])
-    note: str = NO_KEY
-    blurred = bool(number.notes) and not number.guaranteed
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    if number.value > 0:
-        own, _, lows, highs = evidence.estimates_of(keys, level)
-        value = _quantile(own, counts, shares)
-        # of the number of keys up to the quantile, less its share of all keys
-        distances = [
-            np.where(own <= x, 1 - share, share) for x, share in zip(value, shares, strict=True)
-        ]
-        variance = np.array([variances @ distance**2 for distance in distances])
-        error = (
-            z * np.sqrt(np.maximum(variance, 0.0)) + (1 - shares) * (number.high - number.low) / 2
-        )
-        moved = (error + TUNING.single_key_allowance) / number.value
-        low = np.minimum(_quantile(lows, counts, (shares - moved).clip(0, 1)), value)
-        high = np.maximum(_quantile(highs, counts, (shares + moved).clip(0, 1)), value)
-        enough = FEW if len(keys) < _FEW_KEYS else CONSERVATIVE
-        note = number.notes[0] if blurred else enough if detectable else HIDDEN
+    least, detectable = least_in_one_release(evidence, question)
+    _, [(keys, _)] = Selection.of(evidence.rows, question).weighted_rows()
     about = f"of frequencies over {evidence.stated}, of keys of frequency {least:,} or more in at least one"
-    error = np.where(np.isnan(value), math.nan, (high - low) / (2 * z))
-    guaranteed = detectable and not blurred and number.value > 0
-    return Quantiles(
-        KeyEstimates(value, error, low, high), len(keys), guaranteed, (note, about), least
-    )
+    unweighted = np.ones(len(keys))
+    numbers = Numbers(evidence, [(keys, unweighted)], least)
+    [number] = numbers.answers(level)
+    if not number.value > 0:
+        unknown = np.full(len(shares), math.nan)
+        no_limit = np.full(len(shares), math.inf)
+        nothing = KeyEstimates(unknown, unknown, np.zeros(len(shares)), no_limit)
+        return Quantiles(nothing, len(keys), False, (NO_KEY, about), least)
+
+    counts = 1 - numbers.absent
+    variances = numbers.absent**2 - numbers.absent
+    own, _, lows, highs = evidence.estimates_of(keys, level)
+    value = _weighted_quantiles(own, counts, shares)
+    # the number of keys up to a quantile, less its share of all keys, is a weighted sum over keys
+    variance = np.zeros(len(shares))
+    for n, share in enumerate(shares.tolist()):
+        weights = np.where(own <= value[n], 1 - share, share)
+        variance[n] = variances @ weights**2
+    z = _margin(level)
+    of_sum = z * np.sqrt(np.maximum(variance, 0.0))
+    of_number = (1 - shares) * (number.high - number.low) / 2
+    moved = (of_sum + of_number + TUNING.single_key_allowance) / number.value
+    low_shares = (shares - moved).clip(0, 1)
+    high_shares = (shares + moved).clip(0, 1)
+    low = np.minimum(_weighted_quantiles(lows, counts, low_shares), value)
+    high = np.maximum(_weighted_quantiles(highs, counts, high_shares), value)
+
+    blurred = bool(number.notes) and not number.guaranteed
+    note: str = FEW if len(keys) < _FEW_KEYS else CONSERVATIVE
+    if not detectable:
+        note = HIDDEN
+    if blurred:
+        note = number.notes[0]
+    error = (high - low) / (2 * z)
+    estimates = KeyEstimates(value, error, low, high)
+    guaranteed = detectable and not blurred
+    return Quantiles(estimates, len(keys), guaranteed, (note, about), least)
 
 
-def _quantile(values: Floats, weights: Floats, shares: Floats) -> Floats:
-    """Return the least value up to which the weights reach each share of their sum."""
+def _weighted_quantiles(values: Floats, weights: Floats, shares: Floats) -> Floats:
+    """Return the least value up to which the weights reach each share of their sum; weights may be negative."""
     order = np.argsort(values, kind="stable")
-    upto = np.maximum.accumulate(np.cumsum(weights[order]))
-    place = np.searchsorted(upto, shares * upto[-1] - 1e-9)
-    return np.asarray(values[order][place.clip(max=len(values) - 1)])
+    ascending = values[order]
+    cumulative = np.cumsum(weights[order])
+    up_to = np.maximum.accumulate(cumulative)
+    wanted = shares * up_to[-1] - _ROUNDING
+    place = np.searchsorted(up_to, wanted)
+    last = len(values) - 1
+    return np.asarray(ascending[place.clip(max=last)])
 
 
 class _Competitors(NamedTuple):
@@ -157,33 +190,42 @@ class _Competitors(NamedTuple):
     @staticmethod
     def of(keys: SeveralKeys, places: Ints, low: float) -> "_Competitors":
         """Return those of some keys that may have the frequency `low`, in this order."""
-        reach = keys.values[places] + _REACH * keys.errors[places]
-        near = places[reach >= low]
-        evidence, rows = keys.evidence, keys.rows[near]
-        reports = np.maximum(evidence.reports(rows), 1)
-        likely = np.rint(np.maximum(evidence.totals.reported[rows] / reports, 1)).astype(np.int64)
-        absent = np.ones(
-            len(likely)
-        )  # by all releases, of a key of this frequency in as many releases
-        for n, part in enumerate(evidence.parts):
-            sampling, per_key, _ = part.view.scheme
+        highest = keys.values + _REACH * keys.errors
+        near = places[highest[places] >= low]
+        evidence = keys.evidence
+        rows = keys.rows[near]
+        times = np.maximum(evidence.reports(rows), 1)
+        reported = evidence.totals.reported[rows]
+        mean = np.maximum(reported / times, 1)
+        likely = np.rint(mean).astype(np.int64)
+        # such a key has this frequency in as many releases, and none of them reports it
+        missed_by_all = np.ones(len(rows))
+        cells_of_near = evidence.cells[rows]
+        for scheme, cells in zip(evidence.schemes, cells_of_near.T, strict=True):
+            sampling, per_key, _ = scheme
             missed = reporting_probabilities(likely, sampling, per_key, complement=True)
-            absent *= np.where(evidence.cells[rows, n] > 0, missed, 1.0)
-        pi = np.maximum(1 - absent, 1e-9)
-        return _Competitors(keys.values[near], keys.errors[near], pi, np.random.default_rng(0))
+            missed_by_all *= np.where(cells > 0, missed, 1.0)
+        pi = np.maximum(1 - missed_by_all, _LEAST_PROBABILITY)
+        # a fixed seed, so that equal questions have equal answers: nothing here is secret
+        generator = np.random.default_rng(0)
+        return _Competitors(keys.values[near], keys.errors[near], pi, generator)
 
     def _draw(self) -> tuple[Floats, Floats]:
         """Draw the frequencies of all keys, and the numbers of unreported keys beside each."""
         own = self.generator.normal(self.values, self.errors)
-        return own, self.generator.negative_binomial(1, self.pi).astype(np.float64)
+        # as many keys as are missed until one is reported
+        missed = self.generator.negative_binomial(1, self.pi)
+        return own, missed.astype(np.float64)
 
     def ranks(self, own: NormalLaw) -> Floats:
         """Return draws of the rank of one more key."""
         ranks = np.ones(_DRAWS)
         for n in range(_DRAWS):
             others, missed = self._draw()
-            drawn = self.generator.normal(own.mean, own.deviation)
-            ranks[n] += (others > drawn).sum() + missed[self.values > drawn].sum()
+            frequency = self.generator.normal(own.mean, own.deviation)
+            reported_above = (others > frequency).sum()
+            missed_above = missed[self.values > frequency]
+            ranks[n] += reported_above + missed_above.sum()
         return ranks
 
     def in_the_top(self, k: int, listed: int) -> Floats:
@@ -191,9 +233,13 @@ class _Competitors(NamedTuple):
         inside = np.zeros(listed)
         for _ in range(_DRAWS):
             own, missed = self._draw()
-            values, counts = np.append(own, self.values), np.append(np.ones(len(own)), missed)
-            order = np.argsort(-values, kind="stable")
-            place = int(np.searchsorted(np.cumsum(counts[order]), k))
-            kth = values[order][place] if place < len(order) else -math.inf
+            frequencies = np.append(own, self.values)
+            counts = np.append(np.ones(len(own)), missed)
+            order = np.argsort(-frequencies, kind="stable")
+            number_up_to = np.cumsum(counts[order])
+            place = int(np.searchsorted(number_up_to, k))
+            kth = -math.inf
+            if place < len(order):
+                kth = frequencies[order[place]]
             inside += own[:listed] >= kth
         return inside / _DRAWS

@@ -1,23 +1,31 @@
-"""Sums over the selected keys of several releases, numbers of keys and means, each with its error.
+"""Sums over the selected keys of several releases with tokens, numbers of keys and means, each with its error.
 
-The coins of releases are independent. So sums of frequencies, and their variances, add up. `numbers` counts keys.
+The coins of releases are independent. So sums of frequencies, and their variances, add up. `several_numbers` counts
+keys.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.evidence import Groups
 from dpsample.answers.question import Question
-from dpsample.answers.reported import ONE_KEY, ReportedSums, added_reported, number_between
+from dpsample.answers.reported import (
+    ONE_KEY,
+    ReportedSums,
+    added_reported,
+    known_number,
+    number_between,
+)
 from dpsample.answers.selection import Selection
-from dpsample.answers.several_numbers import Group, Numbers, nothing, scheme_of
+from dpsample.answers.several_numbers import Group, Numbers, nothing_reported
 from dpsample.answers.token_sums import (
     MeanParts,
+    estimates_of_named_keys,
     least_of_keys,
     unknown_mean,
     without_extrapolation,
@@ -44,237 +52,304 @@ if TYPE_CHECKING:
     from dpsample.answers.several_tokens import SeveralTokens
 
 
-def total(combined: "SeveralTokens", question: Question) -> Groups:
+def total(several: "SeveralTokens", question: Question) -> Groups:
     """Estimate a sum of frequencies, or a number of keys, over all releases: see `Answers.sum`."""
-    measure, level, least = question.measure, question.level, _least(combined, question)
-    _check_calibrated(combined, question)
-    selection = Selection.of(combined.rows, question)
+    measure = question.measure
+    least = _least_summed(several, question)
+    _check_calibrated(several, question)
+    selection = Selection.of(several.rows, question)
     groups, members = selection.weighted_rows()
     if measure.kink is None and _names_keys(question, selection, members):
-        found = _named(combined, members, measure, level)
-        parts = [Reported(one.value, math.nan, one.low, one.high, ONE_KEY) for one in found]
-        return _groups(combined, groups, _with_reported(found, parts))
-    if measure != FREQUENCY:
-        parts = [_number(combined, keys, weights, measure, level) for keys, weights in members]
-        found = _with_reported(Numbers(combined, members, least).answers(level), parts)
-        note = f"keys of frequency {least:,} or more in at least one of {combined.stated}"
-        return _groups(combined, groups, found, note)
-    totals = [part.total for part in combined.parts]
-    may_need_total = question.is_plain_sum and question.where is None and None in totals
-    answers = _with_reported(
-        _sums(combined, members, least, level), _in_reported_keys(combined, members, level)
-    )
-    answers = (
-        answers
-        if question.extrapolate
-        else [without_extrapolation(one, may_need_total) for one in answers]
-    )
+        answers = _named(several, members, measure, question.level)
+        return _groups(several, groups, [_with_itself_reported(one) for one in answers])
+    if measure == FREQUENCY:
+        return _frequencies(several, question, groups, members, least)
+    level = question.level
+    reported = [_number_reported(several, group, measure, level) for group in members]
+    numbers = Numbers(several, members, least).answers(level)
+    note = f"keys of frequency {least:,} or more in at least one of {several.stated}"
+    return _groups(several, groups, _with_reported(numbers, reported), note)
+
+
+def _frequencies(
+    several: "SeveralTokens",
+    question: Question,
+    groups: pa.Table,
+    members: Sequence[Group],
+    least: int,
+) -> Groups:
+    """The sums of frequencies of groups."""
+    level = question.level
+    answers = _sums(several, members, least, level)
+    answers = _with_reported(answers, _in_reported_keys(several, members, level))
+    if not question.extrapolate:
+        no_total = any(part.total is None for part in several.parts)
+        may_need_total = no_total and question.is_plain_sum and question.where is None
+        answers = [without_extrapolation(one, may_need_total) for one in answers]
+    if question.is_plain_sum:
+        answers = [_with_totals(several, question, one, least) for one in answers]
     note = (
-        f"over {combined.stated}: each counts the keys that it reports, and in all keys those that have frequency "
+        f"over {several.stated}: each counts the keys that it reports, and in all keys those that have frequency "
         f"{least:,} or more in it"
     )
-    result = _groups(combined, groups, answers, note)
-    if not question.is_plain_sum or any(one is None or one.value <= 0 for one in totals):
-        return result
-    [answer] = answers
-    elements = float(sum(one.value for one in totals if one is not None))
-    answer = replace(answer, share=answer.value / elements)
-    if question.where is None and answer.guaranteed and answer.below is not None:
-        rarer = [part.known_below(Selection(part.rows), least, level) for part in combined.parts]
-        answer = replace(answer, below=_added_below(rarer))
-    return result._replace(estimates=[answer])
+    return _groups(several, groups, answers, note)
 
 
-def mean(combined: "SeveralTokens", question: Question) -> Groups:
-    """Estimate the sum over the number of keys, for keys that have the least frequency in some release.
+def _with_totals(
+    several: "SeveralTokens", question: Question, found: Estimate, least: int
+) -> Estimate:
+    """The same number of elements as a share of the private totals, and what these say of rarer keys."""
+    totals = [part.total.value for part in several.parts if part.total is not None]
+    if len(totals) < len(several.parts) or min(totals) <= 0:
+        return found
+    elements = float(sum(totals))
+    found = replace(found, share=found.value / elements)
+    if question.where is not None or not found.guaranteed or found.below is None:
+        return found
+    rarer = []
+    for part in several.parts:
+        everything = Selection(part.rows)
+        rarer.append(part.known_below(everything, least, question.level))
+    return replace(found, below=_added_below(rarer))
 
-    The error is that of the deviations from the mean v. With S the key's sum, the variance of S - v N has the unbiased
-    estimate var S + 2 v P S + v**2 (P**2 - P).
-    """
-    level = question.level
+
+def mean(several: "SeveralTokens", question: Question) -> Groups:
+    """Estimate the sum over the number of keys, for keys that have the least frequency in some release."""
     if question.measure != FREQUENCY:
         raise _not_additive(question.measure)
-    _check_calibrated(combined, question)
-    bounds = [least_of_keys(part.view, question.at_least) for part in combined.parts]
-    least, detectable = max(bound for bound, _ in bounds), all(sure for _, sure in bounds)
-    selection = Selection.of(combined.rows, question)
+    _check_calibrated(several, question)
+    least, detectable = least_in_one_release(several, question)
+    selection = Selection.of(several.rows, question)
     groups, members = selection.weighted_rows()
     if _names_keys(question, selection, members):
-        ones = [(keys, np.ones(1)) for keys, _ in members]
-        return _groups(combined, groups, _named(combined, ones, FREQUENCY, level))
-    sums, numbers = _sums(combined, members, least, level), Numbers(combined, members, least)
+        unweighted = [(keys, np.ones(1)) for keys, _ in members]
+        named = _named(several, unweighted, FREQUENCY, question.level)
+        return _groups(several, groups, named)
+    means = _means(several, members, least, detectable, question.level)
+    counted = f"elements in those in which a key has frequency {least:,} or more"
+    note = f"over {several.stated}: {counted}, for each such key"
+    return _groups(several, groups, means, note)
+
+
+def least_in_one_release(several: "SeveralTokens", question: Question) -> tuple[int, bool]:
+    """Return the frequency from which keys count in one release, and whether most such keys are reported by each."""
+    bounds = [least_of_keys(part.view, question.at_least) for part in several.parts]
+    least = max(bound for bound, _ in bounds)
+    return least, all(detectable for _, detectable in bounds)
+
+
+def _means(
+    several: "SeveralTokens",
+    members: Sequence[Group],
+    least: int,
+    detectable: bool,
+    level: float,
+) -> list[Estimate]:
+    """The mean of each group. Its error is that of the sum of the deviations of keys from the mean."""
+    sums = _sums(several, members, least, level)
+    numbers = Numbers(several, members, least)
     answers = []
-    for n, (s, number) in enumerate(zip(sums, numbers.answers(level), strict=True)):
-        value = s.value / number.value if number.value > 0 else math.nan
+    for n, number in enumerate(numbers.answers(level)):
+        summed = sums[n]
+        value = summed.value / number.value if number.value > 0 else math.nan
         if math.isnan(value) or math.isnan(number.standard_error):
             answers.append(unknown_mean(value, number, least))
             continue
         deviations = numbers.deviations(n, value)
-        low, high = (end / number.value for end in deviations.interval_above(level))
-        low, high = (value + end - deviations.above / number.value for end in (low, high))
+        bias = deviations.above / number.value
+        below, above = deviations.interval_above(level)
+        low = value + below / number.value - bias
+        high = value + above / number.value - bias
         # where few keys were counted, the deviations seem too small, too: the number's own interval allows for that
-        low, high = min(low, s.value / number.high), max(high, s.value / max(number.low, 1.0))
-        overcount = numbers.found[n].overcount(level)
-        parts = MeanParts(s, number, deviations, overcount, max(value - least, 0.0), detectable)
+        fewest_keys = max(number.low, 1.0)
+        low = min(low, summed.value / number.high)
+        high = max(high, summed.value / fewest_keys)
+        overcount = numbers.sums[n].overcount(level)
+        rise = max(value - least, 0.0)
+        parts = MeanParts(summed, number, deviations, overcount, rise, detectable)
         answers.append(parts.mean(value, low, high))
-    counted = f"elements in those in which a key has frequency {least:,} or more"
-    note = f"over {combined.stated}: {counted}, for each such key"
-    return _groups(combined, groups, answers, note)
+    return answers
 
 
 def _names_keys(question: Question, selection: Selection, members: Sequence[Group]) -> bool:
     """Whether each group is one key that the question names, and that some release reports."""
-    plain = question.at_least is None and bool(members)
-    return plain and selection.names_keys and all(len(keys) == 1 for keys, _ in members)
+    if question.at_least is not None or not members:
+        return False
+    sizes = {len(keys) for keys, _ in members}
+    return sizes == {1} and selection.names_keys
+
+
+class _SumOfRelease(NamedTuple):
+    """What one release says of the sum of a group."""
+
+    above: SumEstimate | None = None  # None if it reports no key of the group
+    rarer: float = 0.0  # what rarer keys have, extrapolated
+    most_missed: float = 0.0  # the most that keys have if it reports none of the group
 
 
 def _sums(
-    combined: "SeveralTokens", members: Sequence[Group], least: int, level: float
+    several: "SeveralTokens", members: Sequence[Group], least: int, level: float
 ) -> list[Estimate]:
     """The sums of frequencies of groups: those of the releases, added."""
-    measure = FREQUENCY.from_frequency(least)
-    parts: list[list[SumEstimate]] = [[] for _ in members]
-    below, empty = np.zeros(len(members)), np.zeros(len(members))
-    for n, release in enumerate(combined.releases):
-        scheme = scheme_of(release)
-        tallies, here = _tallies(combined, n, members)
-        missing = np.setdiff1d(np.arange(len(members)), here)
-        if len(missing):  # of all releases together, the most is that of one
-            most = largest_unreported_sum(scheme, FREQUENCY, (1 + level) / 2, least)
-            empty[missing] = np.maximum(empty[missing], most)
-        if not tallies:
+    by_release = []
+    for scheme, cells in zip(several.schemes, several.cells.T, strict=True):
+        tallies = [_tally(cells[keys], weights) for keys, weights in members]
+        by_release.append(_sums_of_release(tallies, scheme, least, level))
+
+    answers = []
+    for (keys, weights), *parts in zip(members, *by_release, strict=True):
+        sums = [part.above for part in parts if part.above is not None]
+        # of all releases together, the most is that of one
+        most_missed = max(part.most_missed for part in parts)
+        if not sums:
+            answers.append(nothing_reported(several, level, least, most_missed, Below()))
             continue
-        found = estimate_sums(tallies, scheme, measure)
-        if release.sampling.least == 1 and least > 1:
-            everything = extrapolated_sums(tallies, scheme, FREQUENCY).tolist()
-            for at, value, one in zip(here, everything, found, strict=True):
-                below[at] += max(value - one.above, 0.0)
-        for at, one in zip(here, found, strict=True):
-            parts[at].append(one)
-    answers: list[Estimate] = []
-    for (keys, weights), own, rest, most in zip(
-        members, parts, below.tolist(), empty.tolist(), strict=True
-    ):
-        if not own:
-            answers.append(nothing(combined, level, least, most, Below()))
-            continue
-        stated = combined.detection_threshold, len(keys), bool((weights == 1).all())
-        rarer = Below("extrapolated", rest) if least > 1 else None
-        summed = replace(answer(added(own), FREQUENCY, level, least, *stated), below=rarer)
-        answers.append(replace(summed, high=summed.high + most))
+        unweighted = bool((weights == 1).all())
+        stated = (least, several.detection_threshold, len(keys), unweighted)
+        summed = answer(added(sums), FREQUENCY, level, *stated)
+        below = None
+        if least > 1:
+            rarer = sum(part.rarer for part in parts)
+            below = Below("extrapolated", rarer)
+        high = summed.high + most_missed
+        answers.append(replace(summed, high=high, below=below))
     return answers
 
 
+def _tally(cells: Ints, weights: Floats) -> Tally | None:
+    """The tally of the keys that a release reports, if it reports any."""
+    here = cells > 0
+    if not here.any():
+        return None
+    return Tally.of(cells[here], weights[here])
+
+
+def _sums_of_release(
+    tallies: Sequence[Tally | None], scheme: Scheme, least: int, level: float
+) -> list[_SumOfRelease]:
+    """What a release says of the sum of each group: from the tally of its keys, if it reports any."""
+    reported = [tally for tally in tallies if tally is not None]
+    most_missed = 0.0
+    if len(reported) < len(tallies):
+        most_missed = largest_unreported_sum(scheme, FREQUENCY, (1 + level) / 2, least)
+    sums: list[SumEstimate] = []
+    if reported:
+        sums = estimate_sums(reported, scheme, FREQUENCY.from_frequency(least))
+    rarer = np.zeros(len(sums))
+    if sums and scheme.sampling.least == 1 and least > 1:
+        above = [one.above for one in sums]
+        everything = extrapolated_sums(reported, scheme, FREQUENCY)
+        rarer = np.maximum(everything - above, 0.0)
+
+    of_reported = iter(zip(sums, rarer.tolist(), strict=True))
+    found = []
+    for tally in tallies:
+        if tally is None:
+            found.append(_SumOfRelease(most_missed=most_missed))
+        else:
+            found.append(_SumOfRelease(*next(of_reported)))
+    return found
+
+
 def _named(
-    combined: "SeveralTokens", members: Sequence[Group], measure: Measure, level: float
+    several: "SeveralTokens", members: Sequence[Group], measure: Measure, level: float
 ) -> list[Estimate]:
     """The frequency of each named key over all releases, or 1 for a number of keys."""
-    keys, weights = (np.concatenate(column) for column in zip(*members, strict=True))
-    value, _, low, high = combined.estimates_of(keys, level)
-    value, low, high = (
-        weights * measure(np.minimum(i, 2.0**62).astype(np.int64)) for i in (value, low, high)
-    )
-    low, high = np.minimum(low, high), np.maximum(low, high)
-    rows = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [
-        Estimate(v, math.nan, a, b, level, keys=1, detection_threshold=combined.detection_threshold)
-        for v, a, b in rows
-    ]
+    keys = np.concatenate([own_keys for own_keys, _ in members])
+    weights = np.concatenate([own_weights for _, own_weights in members])
+    value, _, low, high = several.estimates_of(keys, level)
+    # an upper end may be infinite; with weight 0, it is 0 as any other
+    counted = weights != 0
+    ends = []
+    for frequency in (value, low, high):
+        weighted = np.zeros(len(keys))
+        values = measure.function(frequency[counted])
+        weighted[counted] = weights[counted] * values
+        ends.append(weighted)
+    return estimates_of_named_keys(ends, level, several.detection_threshold)
+
+
+def _with_itself_reported(found: Estimate) -> Estimate:
+    """The estimate of a named key, which is that in reported keys, too."""
+    reported = Reported(found.value, math.nan, found.low, found.high, ONE_KEY)
+    return replace(found, reported=reported)
 
 
 def _with_reported(answers: Sequence[Estimate], parts: Sequence[Reported]) -> list[Estimate]:
     return [replace(one, reported=own) for one, own in zip(answers, parts, strict=True)]
 
 
-def _number(
-    combined: "SeveralTokens", keys: Ints, weights: Floats, measure: Measure, level: float
+def _number_reported(
+    several: "SeveralTokens", group: Group, measure: Measure, level: float
 ) -> Reported:
     """The number of reported keys, which is known, or of those that have a frequency or more in some release.
 
-    The latter by intervals that all hold at once: of the keys that have it for certain, and of those that may.
+    The latter by intervals that all hold at once (Bonferroni): of the keys that have it for certain, and of those that
+    may.
     """
+    keys, weights = group
     if measure == KEYS:
-        number = float(weights.sum())
-        return Reported(number, 0.0, number, number)
-    least, tests = measure.kink or 1, max(combined.cells[keys].size, 1)
-    reached = np.zeros((3, len(keys)), bool)
-    for n, release in enumerate(combined.releases):
-        cells = combined.cells[keys, n]
+        return known_number(float(weights.sum()))
+    least = measure.kink or 1
+    tests = max(several.cells[keys].size, 1)
+    level_of_each = 1 - (1 - level) / tests
+    reached = np.zeros((3, len(keys)), bool)  # by values, by lower ends, by upper ends
+    for n, scheme in enumerate(several.schemes):
+        cells = several.cells[keys, n]
         here = np.flatnonzero(cells)
         if len(here):
-            ends = likely_frequencies(cells[here], *scheme_of(release), 1 - (1 - level) / tests)
+            ends = likely_frequencies(cells[here], *scheme, level_of_each)
             reached[:, here] |= np.array(ends) >= least
     value, certain, possible = reached
     return number_between(weights, value, certain, possible)
 
 
 def _in_reported_keys(
-    combined: "SeveralTokens", members: Sequence[Group], level: float
+    several: "SeveralTokens", members: Sequence[Group], level: float
 ) -> list[Reported]:
     """What each release has in the keys that it reports, added: their errors are independent."""
     answers = []
     for keys, weights in members:
         if len(keys) == 1:
-            [one] = _named(combined, [(keys, weights)], FREQUENCY, level)
+            [one] = _named(several, [(keys, weights)], FREQUENCY, level)
             answers.append(Reported(one.value, math.nan, one.low, one.high))
-        else:
-            parts = [
-                _of_release(combined, n, keys, weights, level)
-                for n in range(len(combined.releases))
-            ]
-            answers.append(added_reported(parts))
+            continue
+        parts = []
+        for part, cells in zip(several.parts, several.cells.T, strict=True):
+            own = cells[keys]
+            here = own > 0
+            sums = ReportedSums(part.view, FREQUENCY, level)
+            parts.append(sums.of_tokens(own[here], weights[here]))
+        answers.append(added_reported(parts))
     return answers
 
 
-def _of_release(
-    combined: "SeveralTokens", n: int, keys: Ints, weights: Floats, level: float
-) -> Reported:
-    """What one release has in those of some keys that it reports."""
-    cells = combined.cells[keys, n]
-    here = cells > 0
-    return ReportedSums(combined.parts[n].view, FREQUENCY, level).of_tokens(
-        cells[here], weights[here]
-    )
-
-
-def _tallies(
-    combined: "SeveralTokens", n: int, members: Sequence[Group]
-) -> tuple[list[Tally], list[int]]:
-    """The tallies of the groups that have a key in one release, and which they are."""
-    tallies, groups = [], []
-    for group, (keys, weights) in enumerate(members):
-        cells = combined.cells[keys, n]
-        if cells.any():
-            tallies.append(Tally.of(cells[cells > 0], weights[cells > 0]))
-            groups.append(group)
-    return tallies, groups
-
-
 def _groups(
-    combined: "SeveralTokens", groups: pa.Table, answers: list[Estimate], note: str = ""
+    several: "SeveralTokens", groups: pa.Table, answers: list[Estimate], note: str = ""
 ) -> Groups:
-    return Groups(groups, answers, (*((note,) if note else ()), *combined.remarks))
+    notes = (note,) if note else ()
+    return Groups(groups, answers, (*notes, *several.remarks))
 
 
 def _added_below(parts: Sequence[Below]) -> Below:
+    """What rarer keys hold in all releases together: their errors are independent."""
     value = sum(part.value for part in parts)
-    down, up = (
-        math.hypot(*(getattr(part, end) - part.value for part in parts)) for end in ("low", "high")
-    )
-    return Below("known", value, max(value - down, 0.0), value + up)
+    below = [part.value - part.low for part in parts]
+    above = [part.high - part.value for part in parts]
+    low = max(value - math.hypot(*below), 0.0)
+    return Below("known", value, low, value + math.hypot(*above))
 
 
-def _least(combined: "SeveralTokens", question: Question) -> int:
-    """The frequency in one release from which on keys count: one for all releases."""
-    if question.measure != FREQUENCY and question.counts_keys_from is None:
+def _least_summed(several: "SeveralTokens", question: Question) -> int:
+    """The frequency in one release from which keys count: one for all releases."""
+    counts_keys = question.counts_keys_from is not None
+    if question.measure != FREQUENCY and not counts_keys:
         raise _not_additive(question.measure)
-    return max(_least_in_one(part.view.scheme, question) for part in combined.parts)
-
-
-def _least_in_one(scheme: Scheme, question: Question) -> int:
-    counts = question.counts_keys_from is not None
-    least = question.at_least or least_frequency(scheme, each_key_alike=counts)
-    return max(least, question.measure.kink or least)
+    least = []
+    for scheme in several.schemes:
+        own = question.at_least or least_frequency(scheme, each_key_alike=counts_keys)
+        least.append(own)
+    return max(*least, question.measure.kink or 1)
 
 
 def _not_additive(measure: Measure) -> InvalidValue:
@@ -284,9 +359,10 @@ def _not_additive(measure: Measure) -> InvalidValue:
     )
 
 
-def _check_calibrated(combined: "SeveralTokens", question: Question) -> None:
+def _check_calibrated(several: "SeveralTokens", question: Question) -> None:
     question.require_default_estimator("sums over several releases")
-    if not all(Calibration.of(part.view.scheme).feasible for part in combined.parts):
+    calibrations = [Calibration.of(scheme) for scheme in several.schemes]
+    if not all(calibration.feasible for calibration in calibrations):
         raise InvalidValue(
             "epsilon is too small for calibrated sums over several releases", "ask each release"
         )

@@ -4,18 +4,19 @@ Given that a key is reported, P_i(token >= t) grows with its frequency i from 0 
 *confidence distribution* of the frequency: its quantiles are the ends of the intervals of one release. Where token
 laws are shifts of one another, t - i has one law, so that the confidence distribution of a sum of frequencies is the
 convolution of those of its terms: exactly, but for the grid of tokens. Releases that do not report the key add
-nothing to the lower end, and what `unreported` allows to the upper one.
+nothing to the lower end, and what `several_unreported` allows to the upper one.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsample.answers.several_unreported import Drawn, expected_unreported, largest_unreported
+from dpsample.estimators.reported import Bools
 from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.token_columns import exceedances
@@ -24,179 +25,243 @@ from dpsample.scheme.tokens import support_length
 if TYPE_CHECKING:
     from dpsample.answers.release import Release
 
-_BLOCK = 1 << 21  # points of confidence distributions at once
-_TIE = 1e-9  # relative: as for one release
+# Points of confidence distributions in memory at once: 2**21 take about 100 MB. The answers do not depend on it.
+_BLOCK = 1 << 21
+# Relative: a probability that misses a tail by less is taken to reach it, as in the intervals of one release.
+_TIE = 1e-9
+_TINY = 1e-300  # keeps ratios of zeros defined
 
 
 @dataclass(frozen=True)
 class Side:
-    """Releases whose frequencies are added, or taken away, and the tokens of keys in them: [key, release]."""
+    """Releases whose frequencies are added (sign 1) or taken away (sign -1), and the tokens of keys in them.
+
+    `cells` are in units of 1/grid of each release; 0 is not reported: [key, release].
+    """
 
     releases: Sequence[Drawn]
-    cells: Ints  # in units of 1/grid; 0 is not reported
+    cells: Ints
     sign: int = 1
 
-    def at(self, keys: Ints) -> "Side":
-        """Return the same of some of the keys."""
-        return Side(self.releases, self.cells[keys], self.sign)
+
+def finest_grid(releases: Sequence[Drawn]) -> int:
+    """Return the largest grid of the releases: their frequencies are added in units of 1/grid."""
+    return max(release.grid or 1 for release in releases)
 
 
 class Confidence:
-    """Confidence distributions of the sums of the reported frequencies of keys, for a lower or an upper end."""
+    """Confidence distributions of the sums of the reported frequencies of keys, for a lower or an upper end.
+
+    start   the least sum of each key, in units of 1/grid
+    upto    the confidence that the sum is at most `start`, at most the next multiple of 1/grid, ...: [key, sum]
+    """
 
     def __init__(self, sides: Sequence[Side], upper: bool) -> None:
-        self.grid = max(release.grid or 1 for side in sides for release in side.releases)
-        parts = [
-            (release, side.cells[:, n], side.sign, upper == (side.sign > 0))
-            for side in sides
-            for n, release in enumerate(side.releases)
-        ]
-        laws = [Law(release, cells, sign, up, self.grid) for release, cells, sign, up in parts]
-        size = sum(law.mass.shape[1] for law in laws) + 1
-        size = 1 << (size - 1).bit_length()
-        transform = np.ones((len(sides[0].cells), size // 2 + 1), np.complex128)
-        self.start = np.zeros(len(transform), np.int64)
+        self.grid = max(finest_grid(side.releases) for side in sides)
+        laws = []
+        for side in sides:
+            # a difference is largest where what is taken away is smallest
+            upper_of_side = upper == (side.sign > 0)
+            for release, cells in zip(side.releases, side.cells.T, strict=True):
+                laws.append(FrequencyLaws(release, cells, side.sign, upper_of_side, self.grid))
+
+        steps = sum(law.steps for law in laws)
+        size = 1 << steps.bit_length()  # a power of two, for the Fourier transform
+        keys = len(sides[0].cells)
+        coefficients = size // 2 + 1
+        transform = np.ones((keys, coefficients), np.complex128)
+        self.start = np.zeros(keys, np.int64)
         for law in laws:
-            transform[law.keys] *= np.fft.rfft(law.mass, size)[law.place]
-            self.start[law.keys] += law.start[law.place] + law.shift
-        self.upto = np.cumsum(np.fft.irfft(transform, size), axis=1)
+            own_transform = np.fft.rfft(law.mass, size)
+            transform[law.keys] *= own_transform[law.place]
+            self.start[law.keys] += law.starts
+        mass = np.fft.irfft(transform, size)
+        self.upto = np.cumsum(mass, axis=1)
 
     def below(self, bounds: Floats) -> Floats:
-        """Return the confidence that the sum of each key is at most each bound: [key, bound]."""
+        """Return the confidence that the sum of each key is at most each bound, which may be infinite: [key, bound]."""
+        last = self.upto.shape[1] - 1
         with np.errstate(invalid="ignore"):
-            place = np.clip(bounds * self.grid - self.start[:, None], -1, self.upto.shape[1] - 1)
-        place = np.nan_to_num(place, posinf=self.upto.shape[1] - 1).astype(np.int64)
-        found = np.take_along_axis(self.upto, np.maximum(place, 0), 1)
-        return np.where(place < 0, 0.0, found).clip(0.0, 1.0)
+            steps = bounds * self.grid - self.start[:, None]
+            steps = np.nan_to_num(steps.clip(-1, last), posinf=last)
+        place = steps.astype(np.int64)
+        inside = np.maximum(place, 0)
+        confidence = np.take_along_axis(self.upto, inside, axis=1)
+        return np.where(place < 0, 0.0, confidence).clip(0.0, 1.0)
 
     def lowest(self, probabilities: Floats) -> Ints:
         """Return the lowest sum that has this confidence or more: the lower end of an interval."""
-        reached = np.argmax(self.upto >= (1 - _TIE) * probabilities[:, None], axis=1)
-        return np.asarray(-(-(self.start + reached) // self.grid))
+        least = (1 - _TIE) * probabilities
+        reaches = self.upto >= least[:, None]
+        first = self.start + np.argmax(reaches, axis=1)
+        return np.asarray(-(-first // self.grid))
 
     def highest(self, probabilities: Floats) -> Ints:
         """Return the highest sum that has all but this confidence, or less: the upper end of an interval."""
-        passed = self.upto > 1 - (1 - _TIE) * probabilities[:, None]
-        at = np.where(passed.any(1), np.argmax(passed, axis=1), self.upto.shape[1])
-        return np.asarray(-(-(self.start + at) // self.grid) - 1)
+        most = 1 - (1 - _TIE) * probabilities
+        passes = self.upto > most[:, None]
+        end = self.upto.shape[1]
+        first_step = np.where(passes.any(1), np.argmax(passes, axis=1), end)
+        first = self.start + first_step
+        return np.asarray(-(-first // self.grid) - 1)
 
 
-class Law:
+class FrequencyLaws:
     """The confidence distributions of the frequencies that one release reports, in steps of 1/grid.
 
     Those of equal tokens, up to shifts, are computed once. At whole frequencies they are exact, and linear in between.
-    The probability of a larger token is that of the next one or a larger one.
+    The probability of a larger token, which upper ends need, is that of the next token or a larger one.
+
+    keys    the keys that the release reports, by their places among all
+    mass    of each distinct law, the mass of each step: [law, step]
+    start   of each distinct law, its first step, in units of 1/grid
+    place   the law of each reported key
+    shift   what is added to the start of the law of each reported key
     """
 
     def __init__(self, release: Drawn, cells: Ints, sign: int, upper: bool, grid: int) -> None:
-        own = release.grid or 1
+        own_grid = release.grid or 1
         self.keys = np.flatnonzero(cells)
         tokens = cells[self.keys] + upper
         reporting = Reporting.of(release.sampling, release.per_key)
-        # new where pi is constant: a shift of the first such row
-        shift = np.maximum(-(-tokens // own) - reporting.constant_from, 0)
-        distinct, self.place = np.unique(tokens - shift * own, return_inverse=True)
+        # tokens that are new where pi is constant have the law of the first such token, shifted
+        first_frequency = -(-tokens // own_grid)
+        whole_shift = np.maximum(first_frequency - reporting.constant_from, 0)
+        unshifted = tokens - whole_shift * own_grid
+        distinct, self.place = np.unique(unshifted, return_inverse=True)
+        self.shift = sign * whole_shift * grid
         if not len(distinct):
-            self.mass, self.start, self.shift = np.zeros((0, 1)), np.zeros(0, np.int64), shift
+            self.mass = np.zeros((0, 1))
+            self.start = np.zeros(0, np.int64)
             return
-        frequencies, _, _, reached = exceedances(distinct, reporting, own)
-        # of the frequency after the last one, no test rejects such a token: what is left of the confidence is there
-        reached = np.append(reached, np.ones((len(reached), 1)), axis=1)
-        mass = np.repeat(np.diff(reached, axis=1, prepend=0.0) / grid, grid, axis=1)
+
+        frequencies, _, _, confidence = exceedances(distinct, reporting, own_grid)
+        # no test rejects such a token at the frequency after the last one: the rest of the confidence is there
+        certainty = np.ones((len(confidence), 1))
+        confidence = np.append(confidence, certainty, axis=1)
+        mass_of_frequency = np.diff(confidence, axis=1, prepend=0.0)
+        mass = np.repeat(mass_of_frequency / grid, grid, axis=1)
         first = (frequencies[:, 0] - 1) * grid + 1
-        self.mass = mass if sign > 0 else mass[:, ::-1]
-        self.start = first if sign > 0 else -(first + mass.shape[1] - 1)
-        self.shift = sign * shift * grid
+        self.mass = mass
+        self.start = first
+        if sign < 0:
+            last = first + mass.shape[1] - 1
+            self.mass = mass[:, ::-1]
+            self.start = -last
 
     @property
-    def _mass_and_mean(self) -> tuple[Floats, Floats]:
-        """The mass of each distinct law, and its mean from its start on."""
-        total = np.maximum(self.mass.sum(1), 1e-300)
-        return total, self.mass @ np.arange(self.mass.shape[1]) / total
+    def steps(self) -> int:
+        """The number of steps of a law."""
+        return int(self.mass.shape[1])
+
+    @property
+    def starts(self) -> Ints:
+        """The first step of the law of each reported key, in units of 1/grid."""
+        return np.asarray(self.start[self.place] + self.shift)
+
+    def _moment(self, power: int) -> Floats:
+        """The mean of a power of the step of each distinct law, counted from its start."""
+        total = np.maximum(self.mass.sum(1), _TINY)
+        powers = np.arange(self.steps, dtype=np.float64) ** power
+        return np.asarray(self.mass @ powers / total)
 
     @property
     def means(self) -> Floats:
-        """The mean of each key's frequency, in units of 1/grid."""
-        _, mean = self._mass_and_mean
-        return np.asarray((self.start + mean)[self.place] + self.shift)
+        """The mean of each reported key's frequency, in units of 1/grid."""
+        mean = self.start + self._moment(1)
+        return np.asarray(mean[self.place] + self.shift)
 
     @property
     def variances(self) -> Floats:
-        """The variance of each key's frequency, in units of 1/grid."""
-        total, mean = self._mass_and_mean
-        squares = np.arange(self.mass.shape[1], dtype=np.float64) ** 2
-        return np.asarray((self.mass @ squares / total - mean**2)[self.place])
+        """The variance of each reported key's frequency, in units of 1/grid."""
+        variance = self._moment(2) - self._moment(1) ** 2
+        return np.asarray(variance[self.place])
 
 
 class KeyTotals:
-    """The frequencies of keys over all releases: estimates, deviations and intervals."""
+    """The frequencies of keys over all releases: estimates, deviations and intervals.
 
-    def __init__(self, releases: "Sequence[Release]", rows: Ints, cells: Ints) -> None:
-        self.releases, self.cells, self._rows = releases, cells, rows
+    `places` has the row of each key in each release, or -1, and `cells` its token, or 0: [key, release].
+    """
+
+    def __init__(self, releases: "Sequence[Release]", places: Ints, cells: Ints) -> None:
+        self.releases = releases
+        self.cells = cells
+        self._places = places
 
     @cached_property
     def reported(self) -> Floats:
         """The sum of each key's estimates in the releases that report it."""
         total = np.zeros(len(self.cells))
-        for n, release in enumerate(self.releases):
-            here = self._rows[:, n] >= 0
-            total[here] += release.table["estimate"].to_numpy()[self._rows[here, n]]
+        for release, place in zip(self.releases, self._places.T, strict=True):
+            here = place >= 0
+            estimates = release.table["estimate"].to_numpy()
+            total[here] += estimates[place[here]]
         return total
 
     @cached_property
     def _unreported(self) -> tuple[Floats, Floats]:
+        """What is expected of each key in the releases that do not report it, and its variance."""
         return expected_unreported(self.releases, self.reported, self.cells)
 
     @cached_property
     def values(self) -> Floats:
         """The estimate of each key: of the releases that report it, and of those that do not."""
-        return np.asarray(np.rint(self.reported + self._unreported[0]))
+        expected, _ = self._unreported
+        return np.asarray(np.rint(self.reported + expected))
 
     @cached_property
     def deviations(self) -> Floats:
         """The standard deviation of each key's law."""
-        variance = self._unreported[1].copy()
-        for n, release in enumerate(self.releases):
-            law = Law(release, self.cells[:, n], 1, False, 1)
+        _, unreported = self._unreported
+        variance = unreported.copy()
+        for release, cells in zip(self.releases, self.cells.T, strict=True):
+            law = FrequencyLaws(release, cells, 1, upper=False, grid=1)
             variance[law.keys] += law.variances
         return np.sqrt(variance)
 
     def intervals(self, keys: Ints, level: float) -> tuple[Floats, Floats]:
-        """Return the ends of the intervals of some keys. Where a release does not report a key, half of the probability
-        that the truth is above goes to that.
+        """Return the ends of the intervals of some keys.
+
+        Where a release does not report a key, half of the probability that the truth is above goes to that.
         """
         tail = (1 - level) / 2
         missed = self.cells[keys] == 0
-        above = np.where(missed.any(1), tail / 2, tail)
-        low, high = np.zeros((2, len(keys)))
-        for part in blocks(len(keys), [self.releases]):
-            side = [Side(self.releases, self.cells[keys[part]])]
-            low[part] = Confidence(side, upper=False).lowest(np.full(len(side[0].cells), tail))
-            high[part] = Confidence(side, upper=True).highest(above[part])
-        high += most_unreported(self.releases, missed, np.array([tail / 2]))[:, 0]
+        some_miss = missed.any(1)
+        upper_tails = np.where(some_miss, tail / 2, tail)
+        low = np.zeros(len(keys))
+        high = np.zeros(len(keys))
+        for part in blocks(len(keys), self.releases):
+            cells = self.cells[keys[part]]
+            side = Side(self.releases, cells)
+            lower_tails = np.full(len(cells), tail)
+            low[part] = Confidence([side], upper=False).lowest(lower_tails)
+            law = Confidence([side], upper=True)
+            high[part] = law.highest(upper_tails[part])
+        half_tail = np.array([tail / 2])
+        high += most_unreported(self.releases, missed, half_tail)[:, 0]
         values = self.values[keys]
         return np.minimum(low, values), np.maximum(high, values)
 
 
-def most_unreported(
-    releases: Sequence[Drawn], missed: NDArray[np.bool_], probabilities: Floats
-) -> Floats:
-    """Return the most elements of each key in the releases that miss it, for each probability: [key, probability]."""
-    distinct, place = np.unique(missed, axis=0, return_inverse=True)
-    bounds = np.zeros((len(distinct), len(probabilities)))
-    for n, pattern in enumerate(distinct.tolist()):
-        if any(pattern):
-            absent = [release for release, out in zip(releases, pattern, strict=True) if out]
-            bounds[n] = largest_unreported(absent, probabilities)
-    return bounds[place.reshape(-1)]
+def most_unreported(releases: Sequence[Drawn], missed: Bools, probabilities: Floats) -> Floats:
+    """Return the most elements of each key in the releases that miss it, for each probability: [key, probability].
+
+    `missed` says which releases miss which keys: [key, release].
+    """
+    patterns, pattern_of_key = np.unique(missed, axis=0, return_inverse=True)
+    bounds = np.zeros((len(patterns), len(probabilities)))
+    for n, pattern in enumerate(patterns):
+        missing = list(itertools.compress(releases, pattern))
+        if missing:
+            bounds[n] = largest_unreported(missing, probabilities)
+    return bounds[pattern_of_key.reshape(-1)]
 
 
-def blocks(keys: int, sides: Sequence[Sequence[Drawn]]) -> Iterator[slice]:
-    """Yield slices of this number of keys, whose confidence distributions fit into memory."""
-    grid = max(release.grid or 1 for releases in sides for release in releases)
-    points = (
-        sum(support_length(release.per_key) for releases in sides for release in releases) * grid
-    )
+def blocks(keys: int, releases: Sequence[Drawn]) -> Iterator[slice]:
+    """Yield slices of this number of keys, whose confidence distributions over releases fit into memory."""
+    steps = sum(support_length(release.per_key) for release in releases)
+    points = steps * finest_grid(releases)
     size = max(1, _BLOCK // points)
     for start in range(0, keys, size):
         yield slice(start, start + size)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,13 +11,24 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, Sampling
 
-SMALLEST = 1e-12  # probability of not being reported that a bound may ask for
-_POINTS = 4096  # frequencies at which the probability is computed
-_STEP = 0.02  # of the logarithm of a probability; bounds are larger by about that over epsilon, for each release
-_CONSTANT = 0.5  # probability, before, that a key occurs in all releases; chosen by the error on simulated weeks
-_SHARES = np.append((np.arange(32) + 0.5) / 32, 1.0)  # of the releases in which a key occurs
-_BEFORE = np.append(np.full(32, (1 - _CONSTANT) / 32), _CONSTANT)  # their probabilities before
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)  # of a normal law
+# The least probability of not being reported that a bound may ask for: intervals ask for far larger ones.
+SMALLEST = 1e-12
+# Frequencies at which reporting probabilities are computed, in equal ratios: with fewer, bounds are larger.
+_POINTS = 4096
+# Of the logarithm of a probability. Bounds are larger by about that over epsilon, for each release. A smaller one costs
+# time, which grows with its inverse square.
+_STEP = 0.02
+# Steps beyond those of SMALLEST, for what is added to round up: one for each release.
+_ROOM = 64
+# The prior of the share of the releases in which a key occurs: this probability that it is 1, and otherwise uniform.
+# It was chosen by the error of estimates on simulated weeks (benchmarks/weeks.py).
+_OCCURS_IN_ALL = 0.5
+_SHARES = np.append((np.arange(32) + 0.5) / 32, 1.0)
+_PRIOR = np.append(np.full(32, (1 - _OCCURS_IN_ALL) / 32), _OCCURS_IN_ALL)
+# Gauss-Hermite quadrature of the normal law that stands for a Poisson law: exact for polynomials of degree 17.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_ROUNDING = 1e-9  # of steps: keeps a whole number of them whole
+_TINY = 1e-300  # keeps ratios and logarithms of zero defined
 
 
 class Drawn(Protocol):
@@ -45,42 +56,75 @@ def largest_unreported(releases: Sequence[Drawn], probabilities: Floats) -> Floa
     array([30., 31.])
     """
     if len(releases) == 1:
-        release = releases[0]
-        reached = [
-            frequency_reaching(1 - p, release.sampling, release.per_key)
-            for p in probabilities.tolist()
-        ]
-        return np.array([math.inf if i is None else i - 1.0 for i in reached])
+        return _largest_unreported_by_one(releases[0], probabilities)
     schemes = [(release.sampling, release.per_key) for release in releases]
-    most = _most(tuple(sorted(schemes, key=repr)))
-    # each release may spend up to one step less than it is counted for
-    spent = np.floor(-np.log(probabilities) / _STEP + 1e-9).astype(np.int64) + len(releases)
-    return np.asarray(most[np.minimum(spent, len(most) - 1)])
+    most = _largest_by_steps(tuple(sorted(schemes, key=repr)))
+    # each release may take up to one step less than it is counted for
+    steps = np.floor(-np.log(probabilities) / _STEP + _ROUNDING)
+    allowed = steps.astype(np.int64) + len(releases)
+    last = len(most) - 1
+    return np.asarray(most[np.minimum(allowed, last)])
+
+
+def _largest_unreported_by_one(release: Drawn, probabilities: Floats) -> Floats:
+    """The frequency before the first one that is reported with more than the rest of each probability."""
+    most = []
+    for p in probabilities.tolist():
+        reached = frequency_reaching(1 - p, release.sampling, release.per_key)
+        largest = math.inf if reached is None else reached - 1.0
+        most.append(largest)
+    return np.array(most)
 
 
 @lru_cache(maxsize=64)
-def _most(schemes: tuple[tuple[Sampling, PerKey], ...]) -> Floats:
-    """The largest sum of frequencies whose logarithms take each number of steps: of all but one, and of that one."""
-    own = _most_of_one(*schemes[-1])
+def _largest_by_steps(schemes: tuple[tuple[Sampling, PerKey], ...]) -> Floats:
+    """The largest sum of frequencies, one for each scheme, whose l take at most n steps, for each n from 0 on.
+
+    Some of the steps are the last scheme's, and the others those of the schemes before it: the best division counts.
+    """
+    of_last = _largest_of_one_by_steps(*schemes[-1])
     if len(schemes) == 1:
-        return own
-    rest = _most(schemes[:-1])
-    return np.array([(rest[: n + 1] + own[n::-1]).max() for n in range(len(own))])
+        return of_last
+    of_others = _largest_by_steps(schemes[:-1])
+    largest = []
+    for n in range(len(of_last)):
+        divisions = of_others[: n + 1] + of_last[n::-1]
+        largest.append(divisions.max())
+    return np.array(largest)
 
 
 @lru_cache(maxsize=64)
-def _most_of_one(sampling: Sampling, privacy: PerKey) -> Floats:
-    """The largest frequency whose logarithm takes at most each number of steps."""
-    last = frequency_reaching(1 - SMALLEST, sampling, privacy)
-    end = min(sampling.largest, 1 << 60) if last is None else last
-    i = np.unique(np.geomspace(1, end, _POINTS).astype(np.int64))
-    absent = reporting_probabilities(i, sampling, privacy, complement=True)
-    upto = np.append(
-        i - 1.0, math.inf if last is None else end
-    )  # each point stands for those up to the next one
-    taken = -np.log(np.maximum(absent, 1e-300))
-    steps = _STEP * np.arange(int(-math.log(SMALLEST) / _STEP) + 64)
-    return np.asarray(upto[np.searchsorted(taken, steps, side="right")])
+def _largest_of_one_by_steps(sampling: Sampling, per_key: PerKey) -> Floats:
+    """The largest frequency whose l takes at most n steps, for each n from 0 on."""
+    last = frequency_reaching(1 - SMALLEST, sampling, per_key)
+    end = last or min(sampling.largest, 1 << 60)
+    points = np.geomspace(1, end, _POINTS)
+    i = np.unique(points.astype(np.int64))
+    unreported = reporting_probabilities(i, sampling, per_key, complement=True)
+    logarithms = -np.log(np.maximum(unreported, _TINY))
+    # each point stands for the frequencies from it up to the next one
+    beyond = math.inf if last is None else end
+    before_each_point = np.append(i - 1.0, beyond)
+    steps = int(-math.log(SMALLEST) / _STEP) + _ROOM
+    allowed = _STEP * np.arange(steps)
+    first_beyond = np.searchsorted(logarithms, allowed, side="right")
+    return np.asarray(before_each_point[first_beyond])
+
+
+class _Missed(NamedTuple):
+    """What a release does not report of keys that occur in it, in the mean: [key].
+
+    With 1 (not reported) the indicator that the release misses the key, and i the frequency of the key.
+    """
+
+    probability: Floats  # the mean of 1 (not reported)
+    first_moment: Floats  # of i (not reported)
+    second_moment: Floats  # of i**2 (not reported)
+
+    def by(self, shares: Floats) -> Floats:
+        """Return the probability that a release does not report the key, for each share of releases: [key, share]."""
+        reported = 1 - self.probability
+        return 1 - shares * reported[:, None]
 
 
 def expected_unreported(
@@ -88,36 +132,46 @@ def expected_unreported(
 ) -> tuple[Floats, Floats]:
     """Return what each key has, in the mean, in the releases that do not report it, and the variance of that.
 
-    `reported` is the sum of its estimates in those that do. The key is taken to occur in a share of the releases,
-    unknown and uniform before, each time with a Poisson number of elements of the same mean: that of the releases that
+    `reported` is the sum of its estimates in those that do. The key is taken to occur in a share of the releases, which
+    is unknown (`_PRIOR`), each time with a Poisson number of elements of the same mean: that of the releases that
     report it. So a release that does not report a key has few elements of it, or none: the less likely it is to miss
     the key, the more likely none.
     """
     times = (cells > 0).sum(1)
     mean = reported / np.maximum(times, 1)
-    drawn = np.maximum(np.rint(mean[:, None] + np.sqrt(mean)[:, None] * _NODES), 0.0).astype(
-        np.int64
-    )  # [key, node]
-    weights = _WEIGHTS / _WEIGHTS.sum()
-    missed, first, second = np.zeros((3, *cells.shape))
-    likelihood = _BEFORE * _SHARES ** times[:, None]  # [key, share]
-    for n, release in enumerate(releases):
-        at = np.maximum(drawn, 1)
-        absent = reporting_probabilities(at, release.sampling, release.per_key, complement=True)
-        absent = np.where(drawn > 0, absent, 1.0) * weights
-        missed[:, n] = absent.sum(1)
-        first[:, n], second[:, n] = (
-            (absent * drawn.astype(np.float64) ** power).sum(1) for power in (1, 2)
-        )
-        unseen = 1 - _SHARES * (1 - missed[:, n, None])
-        likelihood *= np.where(cells[:, n, None] > 0, 1.0, unseen)
-    likelihood /= likelihood.sum(1, keepdims=True)
-    value, variance = np.zeros((2, len(cells)))
-    for n in range(len(releases)):
-        unseen = np.maximum(1 - _SHARES * (1 - missed[:, n, None]), 1e-300)
-        occurs = (likelihood * (_SHARES / unseen)).sum(1)  # times `missed`
-        absent_here = cells[:, n] == 0
-        expected = np.where(absent_here, occurs * first[:, n], 0.0)
+    deviation = np.sqrt(mean)
+    drawn = np.rint(mean[:, None] + deviation[:, None] * _NODES)
+    frequencies = np.maximum(drawn, 0.0).astype(np.int64)  # [key, node]
+
+    missed_by = [_missed(release, frequencies) for release in releases]
+    posterior = _PRIOR * _SHARES ** times[:, None]  # [key, share]
+    for missed, of_release in zip(missed_by, cells.T, strict=True):
+        is_reported = of_release[:, None] > 0
+        posterior *= np.where(is_reported, 1.0, missed.by(_SHARES))
+    posterior /= posterior.sum(1, keepdims=True)
+
+    value = np.zeros(len(cells))
+    variance = np.zeros(len(cells))
+    for missed, of_release in zip(missed_by, cells.T, strict=True):
+        unreported = np.maximum(missed.by(_SHARES), _TINY)
+        # the probability that the key occurs, given that it is not reported, over that of missing it if it occurs
+        occurs = (posterior * (_SHARES / unreported)).sum(1)
+        not_here = of_release == 0
+        expected = np.where(not_here, occurs * missed.first_moment, 0.0)
+        expected_square = np.where(not_here, occurs * missed.second_moment, 0.0)
         value += expected
-        variance += np.where(absent_here, occurs * second[:, n], 0.0) - expected**2
+        variance += expected_square - expected**2
     return value, np.maximum(variance, 0.0)
+
+
+def _missed(release: Drawn, frequencies: Ints) -> _Missed:
+    """What a release misses of keys that have these frequencies with the weights of the nodes: [key, node]."""
+    positive = np.maximum(frequencies, 1)
+    sampling, per_key = release.sampling, release.per_key
+    unreported = reporting_probabilities(positive, sampling, per_key, complement=True)
+    node_weights = _WEIGHTS / _WEIGHTS.sum()
+    weights = np.where(frequencies > 0, unreported, 1.0) * node_weights
+    i = frequencies.astype(np.float64)
+    of_first = weights * i
+    of_second = weights * i**2
+    return _Missed(weights.sum(1), of_first.sum(1), of_second.sum(1))

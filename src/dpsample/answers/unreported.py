@@ -15,9 +15,12 @@ from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching, reporting_probabilities
 from dpsample.scheme.sampling import Floats, Ints, KeepAll, Sampling
 
-_POINTS = 4096  # frequencies at which the law is computed; each stands for those up to the next one
-_LARGEST = 1 << 50  # frequencies that are looked at, if no frequency is reported with certainty
-_CERTAIN = 1 - 1e-9  # keys that are reported with this probability are taken to be reported
+# Frequencies at which the law is computed, in equal ratios; each stands for those up to the next one.
+_POINTS = 4096
+# The largest frequency of the law, if no frequency is reported with certainty: no data reach it.
+_LARGEST = 1 << 50
+# Keys that are reported with this probability are taken to be reported.
+_CERTAIN = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -54,22 +57,17 @@ class Silence:
 
         Where users give keys that are discovered, it is that of users who gave the key: it may have more.
         """
-        return None if self.only_listed else frequency_reaching(level, self.sampling, self.per_key)
+        if self.only_listed:
+            return None
+        return frequency_reaching(level, self.sampling, self.per_key)
 
     def unreported(self, level: float) -> Estimate:
         """Bound the frequency of a key: one of a larger frequency is reported with this probability."""
         reached = self.probably_below(level)
         most = math.inf if reached is None else reached - 1.0
-        return Estimate(
-            math.nan,
-            math.nan,
-            0.0,
-            most,
-            level,
-            detection_threshold=self.detection_threshold,
-            guaranteed=reached is not None and not self.discovered,
-            notes=(self.note(reached),),
-        )
+        found = Estimate(math.nan, math.nan, 0.0, most, level, notes=(self.note(reached),))
+        guaranteed = reached is not None and not self.discovered
+        return replace(found, detection_threshold=self.detection_threshold, guaranteed=guaranteed)
 
     def note(self, reached: int | None) -> str:
         """Return the note about a key that was not reported, and is probably below a frequency."""
@@ -84,9 +82,11 @@ class Silence:
         """Return frequencies from 0 on, and their probabilities for the key, all equally likely before."""
         certain = frequency_reaching(_CERTAIN, self.sampling, self.per_key)
         last = certain or min(self.sampling.largest, _LARGEST)
-        positive = np.unique(np.geomspace(1, last, _POINTS).astype(np.int64))
+        points = np.geomspace(1, last, _POINTS)
+        positive = np.unique(points.astype(np.int64))
         reported = reporting_probabilities(positive, self.sampling, self.per_key)
         frequencies = np.append(0, positive)
         missed = 1 - np.append(0.0, reported)
-        mass = missed * np.diff(frequencies, append=last + 1)
+        stands_for = np.diff(frequencies, append=last + 1)
+        mass = missed * stands_for
         return frequencies, mass / mass.sum()
