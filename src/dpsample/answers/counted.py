@@ -50,7 +50,9 @@ _NO_MEAN = Bounded(math.nan, math.nan, 0.0, math.inf)
 _NO_SUM = Bounded(0.0, math.nan, -math.inf, math.inf)
 _NO_RATIO = Bounded(math.nan, math.nan, -math.inf, math.inf)
 ALL_IN = "all of these keys are known, and in it"
-_ROUNDING = 1 - 1e-12  # of a share times a number of keys, which may be a whole number but for rounding
+_ROUNDING = (
+    1 - 1e-12
+)  # of a share times a number of keys, which may be a whole number but for rounding
 OfKeys = Callable[[CountedKeys], Estimate]
 
 

@@ -100,9 +100,7 @@ class CountedKeys(NormalKeys):
         if terms.known is not None:
             is_known = table["known"].to_numpy()[rows]
             least_users[is_known] = 0
-        return cls(
-            rows, weights, measured, errors, shared, least_users, terms.detection_threshold
-        )
+        return cls(rows, weights, measured, errors, shared, least_users, terms.detection_threshold)
 
     def of_amount(self, table: pa.Table, clipped: Clipped) -> "CountedKeys":
         """Return the same keys with the measured sums of an amount instead of their users."""
@@ -131,7 +129,7 @@ class CountedKeys(NormalKeys):
         return KeyEstimates(value[places], self.errors[places], low[places], high[places])
 
     def intervals(self, level: float, keys: int = 1) -> tuple[Floats, Floats]:
-        """Return the interval of each key, in whole users; pass `keys`, their number, for intervals that hold at once."""
+        """Return the interval of each key, in whole users; with the number of `keys`, intervals that hold at once."""
         keys = max(keys, 1)
         low, high = self.whole(margin(level, keys))
         if self.gaps is None:
@@ -163,8 +161,10 @@ class CountedKeys(NormalKeys):
         errors = np.hypot(self.errors, self.errors[place])
         reach = margin(level_of_noise, pairs) * errors
         is_other = np.arange(len(self)) != place
-        surely_larger = is_other & (differences - missed[place] > reach)
-        possibly_larger = is_other & (differences + missed > -reach)
+        least_difference = differences - missed[place]
+        most_difference = differences + missed
+        surely_larger = is_other & (least_difference > reach)
+        possibly_larger = is_other & (most_difference > -reach)
         return int(surely_larger.sum()), int(possibly_larger.sum())
 
     def fewest(self, frequency: int, level: float) -> float:
@@ -325,4 +325,6 @@ def _log_binomial(n: int, b: int, p: float) -> float:
         return -math.inf
     rest = n - b
     log_coefficient = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(rest + 1)
-    return log_coefficient + b * math.log(p) + rest * math.log1p(-p)
+    log_false = b * math.log(p)
+    log_true = rest * math.log1p(-p)
+    return log_coefficient + log_false + log_true

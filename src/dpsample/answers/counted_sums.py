@@ -16,7 +16,6 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.reported import Bools
 from dpsample.scheme.sampling import Floats
 
-
 _TINY = 1e-300  # keeps ratios of zeros defined
 
 

@@ -63,7 +63,9 @@ class Keys(ABC):
 
     rows: Ints  # the place of each among the reported keys
     called = "reported keys"  # the name of these keys in notes
-    others = "; keys that were not reported are not compared"  # the note of a top list on other keys
+    others = (
+        "; keys that were not reported are not compared"  # the note of a top list on other keys
+    )
     # whether the intervals of a top list have the higher level at which they hold on average
     widens_top = False
 

@@ -18,7 +18,9 @@ from dpsample.errors import InvalidValue
 
 LONGEST = 100_000  # characters: far more than anybody writes, and parsed at once
 DEEPEST = 250  # levels of nesting; DuckDB and Python have stacks for some 1,000
-MEMORY = 256 << 20  # bytes of texts that an expression may hold at once: room for them on any machine
+MEMORY = (
+    256 << 20
+)  # bytes of texts that an expression may hold at once: room for them on any machine
 _NAMED_IN_MESSAGES = 20  # columns, at most
 _SHOWN_OF_TEXT = 80  # characters of an expression in a message
 _SHOWN_OF_ERRORS = 200  # characters of another program's message
@@ -70,11 +72,13 @@ _ANY_LENGTH = frozenset(["&", "+", "-", "<<", ">>", "add", "subtract", "xor", "|
 _TABLES = frozenset(["damerau_levenshtein", "editdist3"])
 _BOOLEANS = frozenset(["OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"])
 # types by their names in casts: those of texts, and those whose values have at most `_SHORT` bytes as text
-_TEXT_TYPES = "BINARY BLOB BPCHAR BYTEA CHAR NVARCHAR STRING TEXT VARBINARY VARCHAR".split()
-_SHORT_TYPES = """
+_TEXT_NAMES = "BINARY BLOB BPCHAR BYTEA CHAR NVARCHAR STRING TEXT VARBINARY VARCHAR"
+_TEXT_TYPES = frozenset(_TEXT_NAMES.split())
+_SHORT_NAMES = """
     BIGINT BOOL BOOLEAN DATE DECIMAL DOUBLE FLOAT FLOAT4 FLOAT8 HUGEINT INT INT1 INT2 INT4 INT8 INTEGER INTERVAL LOGICAL
     NUMERIC REAL SMALLINT TIME TIMESTAMP TIMESTAMPTZ TINYINT UBIGINT UHUGEINT UINTEGER USMALLINT UTINYINT UUID
-""".split()
+"""
+_SHORT_TYPES = frozenset(_SHORT_NAMES.split())
 _SHORT = 64  # bytes of a number, a date or a hash, as text
 
 
@@ -124,7 +128,9 @@ class Given:
         statement_of_one, _ = self._parsed(parse, "(\n1\n)")
         statement, tree = self._parsed(parse, sql)
         if statement != statement_of_one or tree is None:
-            self._refuse(quoted(self.text), "leave out everything that is not part of one expression")
+            self._refuse(
+                quoted(self.text), "leave out everything that is not part of one expression"
+            )
         columns = self._checked_nodes(tree)
         return Checked(sql, frozenset(columns), tree)
 
@@ -138,7 +144,7 @@ class Given:
             self._refuse(f"{len(self.text):,} characters", remedy)
 
     def _parsed(self, parse: Callable[[str], str], sql: str) -> tuple[Any, Any]:
-        """Return the syntax of ``SELECT`` around the expression, and the expression's own; None if there are several."""
+        """Return the syntax of ``SELECT`` around the expression, and its own tree; None if there are several."""
         try:
             parsed = json.loads(parse("SELECT " + sql))
         except (RecursionError, ValueError):
@@ -183,7 +189,7 @@ class Given:
         remedy = "name one of these, and put text in 'quotes'"
         if path[-1].lower() in _NUMBERS:
             remedy += "; keys of a least frequency are selected by at_least=..."
-        self._refuse(f"the column {'.'.join(path)!r}", remedy)
+        return self._refuse(f"the column {'.'.join(path)!r}", remedy)
 
     def _check_function(self, node: dict[str, Any]) -> None:
         name = str(node["function_name"])

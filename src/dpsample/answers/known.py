@@ -106,7 +106,9 @@ class KnownKeys:
 
         # as if all keys of one token had the same weight
         fourth_powers = tally.squares**2 / np.maximum(tally.keys, 1)
-        kurtosis_of_sum = noise.kurtosis * float(fourth_powers.sum()) / max(squared_weights, _TINY) ** 2
+        kurtosis_of_sum = (
+            noise.kurtosis * float(fourth_powers.sum()) / max(squared_weights, _TINY) ** 2
+        )
         z = NormalDist().inv_cdf(0.5 + level / 2)
         quantile = z + (z**3 - 3 * z) * kurtosis_of_sum / 24
         low = value - quantile * error
@@ -291,7 +293,9 @@ class ListedKeys(NormalKeys):
             return np.where(self._is_known, lowered, column)
 
         error = np.maximum(of_all("standard_error"), _LEAST_ERROR)
-        return KeyEstimates(without_added("value"), error, without_added("low"), without_added("high"))
+        return KeyEstimates(
+            without_added("value"), error, without_added("low"), without_added("high")
+        )
 
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
         each = self._each(level)
@@ -345,7 +349,10 @@ def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
     notes = [*others.notes, *known.notes] if others.keys else [_NO_OTHER, *known.notes]
     if others.at_least is not None:
         least = f"{others.at_least:,}"
-        notes = [f"keys that are not known count from frequency {least} on; rarer ones do not", *notes]
+        notes = [
+            f"keys that are not known count from frequency {least} on; rarer ones do not",
+            *notes,
+        ]
     value = others.value + known.value
     below = math.hypot(others.value - others.low, known.value - known.low)
     above = math.hypot(others.high - others.value, known.high - known.value)

@@ -41,7 +41,8 @@ _ROW = f"{_OURS}row"  # the place of a key in the release
 _CELL = f"{_OURS}cell"  # its token, in units of 1/grid
 _PLACE = f"{_OURS}place"  # the place of its group
 # how the names of DuckDB's types of numbers begin, after a U for those without a sign
-_NUMERIC = tuple("TINYINT SMALLINT INT BIGINT HUGEINT FLOAT DOUBLE DECIMAL BOOLEAN BIGNUM".split())
+_NUMERIC_NAMES = "TINYINT SMALLINT INT BIGINT HUGEINT FLOAT DOUBLE DECIMAL BOOLEAN BIGNUM"
+_NUMERIC = tuple(_NUMERIC_NAMES.split())
 _AS_TEXT = 64  # bytes of a number or a date as text, at most; of each byte of a list
 _VECTOR = 2048  # rows that DuckDB computes at once
 
@@ -358,8 +359,10 @@ class Selection:
     def _keys_table(self, argument: str, keys: Iterable[Any]) -> pa.Table:
         """Return keys that a question lists as a table with the key columns of the release."""
         names = self._keys.column_names
-        is_array = isinstance(keys, pa.Array | pa.ChunkedArray)
-        values = keys.to_pylist() if is_array else list(keys)
+        if isinstance(keys, pa.Array | pa.ChunkedArray):
+            values = keys.to_pylist()
+        else:
+            values = list(keys)
         columns = [values]
         if len(names) > 1:
             for value in values:

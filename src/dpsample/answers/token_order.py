@@ -27,10 +27,10 @@ from dpsample.scheme.tokens import first_frequency, support_length
 
 RARE = "the key may be below the detection threshold: its rank is uncertain"
 WORK = 4_000_000  # draws of a key's frequency: about a second of work
-# Draws of all keys together: the fewest, for an error of a probability of 8 points at most, and the most, for one of 1.6.
+# Draws of all keys together: the fewest, for a standard error of a probability of 8 points at most; the most, for 1.6.
 DRAWS = 40, 1000
 # The number of keys that may be above or below, beyond which the interval of a rank allows for all of them to have one
-# frequency. With fewer, the posteriors of the keys are independent enough; higher makes such intervals too short.
+# frequency. No record of the choice; a larger number makes the intervals of some ranks shorter, a smaller one longer.
 _CROWD = 20
 _LEAST_PI = 1e-9  # of a key: rarer ones would be drawn in numbers that no integer holds
 _LEAST_REPORTED = 1e-12  # of keys, as the parameter of a law that needs one above 0

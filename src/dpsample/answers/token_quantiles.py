@@ -95,10 +95,10 @@ def estimate_quantiles(
 
     number = estimate_sum(tally, scheme, Measure.at_least(least), tuning)
     number_with_bounds = (number.value, *number.interval(level))
-    values, *ends_by_spectrum = estimated.quantiles(shares, least, level, number_with_bounds)
+    values, low, high = estimated.quantiles(shares, least, level, number_with_bounds)
     _, overcount = number.overcount(level)
     low, high = narrow_quantile_intervals(
-        tally, estimated.calibration, shares, least, level, overcount, tuple(ends_by_spectrum)
+        tally, estimated.calibration, shares, least, level, overcount, (low, high)
     )
     blurred = not number.extrapolation_is_negligible
     return QuantileEstimates(values.clip(low, high), low, high, keys, blurred, few)

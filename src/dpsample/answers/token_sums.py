@@ -36,7 +36,9 @@ from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
 
-_LEAST_KEYS = 1e-9  # a number of keys that divides, where the estimate is 0 or below; such a mean is unknown
+_LEAST_KEYS = (
+    1e-9  # a number of keys that divides, where the estimate is 0 or below; such a mean is unknown
+)
 _NEEDS_A_TOTAL = "; a private total would tell: release with total=True (--with-total)"
 
 
@@ -85,8 +87,8 @@ class TokenEvidence(Evidence):
             in_all_keys = self._sums(question, tallies)
 
         totals = []
-        for estimate, reported in zip(in_all_keys, in_reported_keys, strict=True):
-            total = replace(estimate, reported=reported)
+        for in_all, in_reported in zip(in_all_keys, in_reported_keys, strict=True):
+            total = replace(in_all, reported=in_reported)
             if question.is_plain_sum:
                 total = self._with_total(question, selection, total)
             totals.append(total)

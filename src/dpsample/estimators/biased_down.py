@@ -67,7 +67,10 @@ def table_size(last: int, limit: int) -> int:
 
 
 def grown(table: Floats, size: int, more: Callable[[Ints], Floats], largest: int) -> Floats:
-    """Return a table of the rows from 1 on with at least this size; `more` has the values of new rows, up to `largest`."""
+    """Return a table of the rows from 1 on that is extended to this size, if it is shorter.
+
+    `more` returns the values of new rows, of which there are none beyond `largest`.
+    """
     if size <= len(table):
         return table
     last = min(size + _MORE_ROWS, largest)

@@ -98,9 +98,10 @@ def estimate_sums(
     bias = tokens.values(functionals.bias_allowance, functionals.residual_bias)
     rounding_variance = (tuning.rounding_bias * above) ** 2  # a smaller variance is only rounding
     divisor = np.maximum(error.variance, rounding_variance)
+    allowance = groups.sums(np.abs(groups.weights) * bias)
     columns = error.columns() | {
         "above": above,
-        "bias_allowance": groups.sums(np.abs(groups.weights) * bias),
+        "bias_allowance": allowance,
         "variance_slope": np.maximum(slope, 0.0) / divisor,
         "unreported_share": unreported / divisor,
         "unreported_slope": np.maximum(unreported_slope, 0.0) / divisor,
@@ -137,7 +138,7 @@ class TokensOfGroups:
         return self._beyond_table[:, self._functions.index(function)]
 
     def in_order(self, table: Floats, beyond: Floats) -> Floats:
-        """Return the value of each token of each group: from a table, and beyond it from the values of distinct ones."""
+        """Return the value of each token of each group: from a table, and beyond it from given values."""
         values = np.append(table[self._places], beyond)
         return values[self._back]
 
@@ -266,22 +267,28 @@ def unreported_moments(
     start = calibration.calibration_threshold
     lowest_token = groups.cells[groups.starts] // calibration.scheme.grid
     least_reported = lowest_token + calibration.support // 2
-    distinct, back = np.unique(np.maximum(least_reported, start), return_inverse=True)
+    last_before_reach = np.maximum(least_reported, start)
+    distinct, back = np.unique(last_before_reach, return_inverse=True)
     reach = tuning.unreported_reach / calibration.epsilon
-    end = np.minimum(distinct + reach, float(calibration.scheme.sampling.largest))
+    largest = float(calibration.scheme.sampling.largest)
+    end = np.minimum(distinct + reach, largest)
     span = np.maximum(end - start, 1)
 
     # points that are denser where frequencies are low: [group, point]
     shares = np.linspace(0, 1, tuning.unreported_points)
-    i = start + (span[:, None] + 1) ** shares - 1
+    span_of_group = span[:, None]
+    i = start + (span_of_group + 1) ** shares - 1
     unreported = calibration.unreported_probability(i.astype(np.int64))
     weight = np.minimum(1.0, unreported / tuning.certain_miss)
 
     def mean(function: Function) -> Floats:
         """Return the mean over the range, by the trapezoidal rule."""
-        values = function(i) * weight
-        heights = (values[:, 1:] + values[:, :-1]) / 2
+        values = function(i) * weight  # [group, point]
+        left = values[:, :-1]
+        right = values[:, 1:]
+        heights = (right + left) / 2
         integral = (heights * np.diff(i)).sum(1)
-        return np.asarray((integral / span)[back])
+        mean_of_distinct = np.asarray(integral / span)
+        return mean_of_distinct[back]
 
     return [mean(function) for function in functions]

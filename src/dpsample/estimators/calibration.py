@@ -165,7 +165,8 @@ class Calibration:
     def frequencies(self) -> Ints:
         """The table's frequencies; each stands for `spacing` of them."""
         first = self.before + (self.spacing + 1) // 2
-        return np.arange(first, self._extent.last_frequency + 1, self.spacing, dtype=np.int64)
+        end = self._extent.last_frequency + 1
+        return np.arange(first, end, self.spacing, dtype=np.int64)
 
     @cached_property
     def below(self) -> Any:
@@ -203,7 +204,8 @@ class Calibration:
     def _supports(self) -> "_Supports":
         """The probabilities of the table's tokens over their supports."""
         grid = self.scheme.grid
-        cells = self.before * grid + np.arange(1, self.table_tokens + 1, dtype=np.int64)
+        last_before = self.before * grid
+        cells = last_before + np.arange(1, self.table_tokens + 1, dtype=np.int64)
         frequencies, mass = supports(cells, self.reporting, grid)
         pi = self.reporting.probabilities(frequencies)
         is_unbiased = (mass > 0) & (frequencies >= self._unbiased_from)
@@ -228,7 +230,8 @@ class Calibration:
             offset = int(i[row]) - start
             tokens = slice((start - 1) * grid, start * grid)
             rows = mass[tokens, offset :: self.spacing].T
-            table[row : row + len(rows), tokens] = rows[: len(i) - row]
+            end = min(row + len(rows), len(i))
+            table[row:end, tokens] = rows[: end - row]
         return table
 
     def laws_beyond(self, frequencies: Ints) -> list[TokenLaw]:
@@ -265,7 +268,8 @@ class Calibration:
     @cached_property
     def gram_matrix(self) -> Floats:
         """The weighted sum over frequencies of the product of the probabilities of two bins: [bin, bin]."""
-        return np.asarray((self.binned_laws.T * self.frequency_weights) @ self.binned_laws)
+        weighted = self.binned_laws.T * self.frequency_weights
+        return np.asarray(weighted @ self.binned_laws)
 
     def posterior_mean_table(self, function: Function) -> Floats:
         """Return E[h / pi | token] for each of the table's tokens, as `posterior_means`."""
@@ -293,7 +297,8 @@ class Calibration:
         # tokens of frequencies at which pi is constant are shifts of the first such ones, and have their weights
         beyond = first_frequency(cells, grid) - self.reporting.constant_from
         shift = np.maximum(beyond, 0)
-        unshifted, place = np.unique(cells - shift * grid, return_inverse=True)
+        without_shift = cells - shift * grid
+        unshifted, place = np.unique(without_shift, return_inverse=True)
         means = np.zeros((len(cells), len(functions)))
         at_once = max(1, _BLOCK // self.support)
         for start in range(0, len(unshifted), at_once):
@@ -309,7 +314,8 @@ class Calibration:
     def _weighted_means(self, cells: Ints, weight: Floats, functions: Sequence[Function]) -> Floats:
         """Return the sum of each function over the support of each token, with its weights: [token, function]."""
         length = weight.shape[1]
-        frequencies, starts = _windows(first_frequency(cells, self.scheme.grid), length)
+        first = first_frequency(cells, self.scheme.grid)
+        frequencies, starts = _windows(first, length)
         frequencies = np.minimum(frequencies, self.scheme.sampling.largest)
         sums = np.empty((len(cells), len(functions)))
         for n, function in enumerate(functions):
@@ -321,7 +327,8 @@ class Calibration:
         """Return the weight of each frequency of a token's support in a posterior mean: [token, frequency]."""
         grid = self.scheme.grid
         first = first_frequency(cells, grid)
-        if len(cells) <= grid and (first == self.reporting.constant_from).all():
+        is_steady = bool((first == self.reporting.constant_from).all())
+        if is_steady and len(cells) <= grid:
             return self._steady_weights[cells % grid]
         return self._computed_weights(cells)
 
@@ -404,7 +411,8 @@ class Calibration:
         deviation = math.sqrt(2) / self.epsilon
         deviations_below = np.array(self.tuning.balanced_deviations)
         rare = self.calibration_threshold - deviations_below * deviation
-        places = np.searchsorted(self.frequencies, np.maximum(rare, self.before + 1))
+        possible = np.maximum(rare, self.before + 1)
+        places = np.searchsorted(self.frequencies, possible)
         pi = self.reporting.probabilities(self.frequencies[places])
         numbers = np.zeros((len(places), len(self.frequencies)))
         for row, place in enumerate(places):
@@ -446,7 +454,8 @@ def _windows(first: Ints, length: int) -> tuple[Ints, Ints]:
     gaps = np.diff(starts, prepend=before_all)
     begins_span = np.flatnonzero(gaps > length)
     span_starts = starts[begins_span]
-    last_starts = np.append(starts[begins_span[1:] - 1], starts[-1:])
+    ends_span = begins_span[1:] - 1
+    last_starts = np.append(starts[ends_span], starts[-1:])
     spans = []
     for start, last in zip(span_starts, last_starts, strict=True):
         spans.append(np.arange(start, last + length))
@@ -472,10 +481,11 @@ def _normal_equations(calibration: Calibration, penalty: float) -> _NormalEquati
     largest = probability.max()
     empty = probability <= tuning.empty_bin * largest
     matrix = penalty * calibration.gram_matrix
-    matrix[np.diag_indices_from(matrix)] += np.where(empty, largest, probability)
+    diagonal = np.diag_indices_from(matrix)
+    matrix[diagonal] += np.where(empty, largest, probability)
     scale = 1 / np.sqrt(np.diag(matrix))
     scaled = matrix * scale * scale[:, None]
-    scaled[np.diag_indices_from(scaled)] += tuning.ridge
+    scaled[diagonal] += tuning.ridge
     inverse = np.linalg.inv(scaled).astype(np.float64, copy=False)
     return _NormalEquations(scaled, inverse, scale, empty)
 

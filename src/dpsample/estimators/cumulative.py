@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsample.estimators.calibration import Calibration
 from dpsample.estimators.functional import Functional
@@ -18,6 +19,7 @@ from dpsample.estimators.sum_functionals import round_up_key_count
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.sampling import Floats, Ints
 
+Bools = NDArray[np.bool_]
 _TINY = 1e-300  # keeps ratios of zeros defined
 
 
@@ -70,9 +72,11 @@ def narrow_quantile_intervals(
     lows = intervals[0].copy()
     highs = intervals[1].copy()
     for n, share in enumerate(shares):
-        within = (upto >= lows[n] - calibration.spacing) & (upto <= highs[n])
-        picks = np.flatnonzero(within)
-        if not len(picks) or highs[n] > upto[-1]:
+        old_low = lows[n]
+        old_high = highs[n]
+        is_inside = (upto >= old_low - calibration.spacing) & (upto <= old_high)
+        picks = np.flatnonzero(is_inside)
+        if not len(picks) or old_high > upto[-1]:
             continue
         too_low, too_high = counted.rejected(picks, share, level, overcount)
         low = upto[picks][~too_low]
@@ -82,7 +86,7 @@ def narrow_quantile_intervals(
         if not len(low) or not len(high):
             continue
         width = high[-1] - low[0]
-        if 0 <= width < highs[n] - lows[n]:
+        if 0 <= width < old_high - old_low:
             lows[n] = low[0]
             highs[n] = high[-1]
     return lows, highs
@@ -94,10 +98,10 @@ class _CountedTokens:
 
     calibration: Calibration
     counts: CumulativeCounts
-    keys: Floats  # the number of keys with each token that has a bin
+    keys: Ints  # the number of keys with each token that has a bin
     bins: Ints  # of these tokens
     number_values: Floats  # their values in the number of all keys
-    far_keys: Floats  # the same of the tokens far beyond
+    far_keys: Ints  # the same of the tokens far beyond
     far_number_values: Floats
 
     @staticmethod
@@ -105,19 +109,21 @@ class _CountedTokens:
         places = calibration.places(tally.cells)
         has_bin = places < len(calibration.bins)
         number = counts.number_of_all
+        near_places = places[has_bin]
+        far_cells = tally.cells[~has_bin]
         return _CountedTokens(
             calibration,
             counts,
             keys=tally.keys[has_bin],
-            bins=calibration.bins[places[has_bin]],
-            number_values=number.table_values[places[has_bin]],
+            bins=calibration.bins[near_places],
+            number_values=number.table_values[near_places],
             far_keys=tally.keys[~has_bin],
-            far_number_values=number.values(tally.cells[~has_bin]),
+            far_number_values=number.values(far_cells),
         )
 
     def rejected(
         self, picks: Ints, share: float, level: float, overcount: float
-    ) -> tuple[Floats, Floats]:
+    ) -> tuple[Bools, Bools]:
         """Return which of the picked frequencies are rejected as too low for a quantile, and which as too high.
 
         With N(x) the number of keys up to x, of N, a frequency x is too low if N(x) - share N is significantly
@@ -130,14 +136,17 @@ class _CountedTokens:
         far_keys = self.far_keys
         values = self.counts.values[picks][:, self.bins]
         upto = values @ keys
-        total = float(self.number_values @ keys + self.far_number_values @ far_keys)
+        near_number = self.number_values @ keys
+        far_number = self.far_number_values @ far_keys
+        total = float(near_number + far_number)
         excess = upto - share * total  # the estimate of N(x) - share N, for each x
 
         values -= share * self.number_values
         far_values = share * self.far_number_values
         square = values**2 @ keys + float(far_values**2 @ far_keys)
         fourth = values**4 @ keys + float(far_values**4 @ far_keys)
-        squared_means = (1 - share) ** 2 * upto + share**2 * (total - upto)
+        above = total - upto
+        squared_means = (1 - share) ** 2 * upto + share**2 * above
         least_variance = tuning.cumulative_variance_floor * square
         variance = np.maximum(square - squared_means, least_variance)
         effective_keys = square**2 / (fourth + _TINY)
@@ -147,7 +156,8 @@ class _CountedTokens:
         margin += self.counts.bias[picks] * self._reported
         rests_on_enough = effective_keys >= tuning.least_cumulative_keys
         too_low = rests_on_enough & (excess + margin < 0)
-        too_high = rests_on_enough & (excess - margin >= (1 - share) * overcount)
+        from_below = (1 - share) * overcount
+        too_high = rests_on_enough & (excess - margin >= from_below)
         return too_low, too_high
 
     @property

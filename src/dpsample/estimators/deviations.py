@@ -21,6 +21,7 @@ from dpsample.estimators.calibrated import (
     sum_estimates,
     unreported_moments,
 )
+from dpsample.estimators.calibration import Function
 from dpsample.estimators.functional import Functional
 from dpsample.estimators.intervals import SumEstimate
 from dpsample.estimators.measures import Measure
@@ -73,7 +74,7 @@ class Deviations:
         moments = [of_sum.variance, covariance, of_number.variance]
         moment_functions = [moment.function for moment in moments]
         biases = [of_sum.residual_bias, of_number.residual_bias]
-        functions = [summed, counted, *moment_functions, *biases]
+        functions: list[Function] = [summed, counted, *moment_functions, *biases]
         tokens = TokensOfGroups(groups, of_sum.calibration, functions)
 
         self._groups = groups
@@ -105,9 +106,11 @@ class Deviations:
         unreported_variance = np.maximum(self._unreported.deviation_variance(means), 0.0)
         unreported = unreported_variance * mean_square_weight
         error = SumErrors.of(groups, posterior, unbiased, posterior**2, unreported, TUNING)
+        above = groups.sums(groups.weights * deviation)
+        allowance = groups.sums(np.abs(groups.weights) * bias)
         columns = error.columns() | {
-            "above": groups.sums(groups.weights * deviation),
-            "bias_allowance": groups.sums(np.abs(groups.weights) * bias),
+            "above": above,
+            "bias_allowance": allowance,
             "unreported_share": unreported / error.variance,
         }
         return sum_estimates(columns, TUNING)
@@ -125,14 +128,17 @@ class Deviations:
         squared_distance = (numbers * step) ** 2
 
         # a smaller mean makes the sum of the deviations positive: the interval must reach down to 0 from there
+        two_steps = 2 * step
         below_one_down, _ = self._half_widths(means - step, level)
-        below_two_down, _ = self._half_widths(means - 2 * step, level)
-        steps_down = _crossing(below**2, below_one_down**2, below_two_down**2, squared_distance)
+        below_two_down, _ = self._half_widths(means - two_steps, level)
+        squares_down = (below**2, below_one_down**2, below_two_down**2)
+        steps_down = _crossing(*squares_down, squared_distance)
         low = means - np.maximum(steps_down, 0.0) * step
 
         _, above_one_up = self._half_widths(means + step, level)
-        _, above_two_up = self._half_widths(means + 2 * step, level)
-        steps_up = _crossing(above**2, above_one_up**2, above_two_up**2, squared_distance)
+        _, above_two_up = self._half_widths(means + two_steps, level)
+        squares_up = (above**2, above_one_up**2, above_two_up**2)
+        steps_up = _crossing(*squares_up, squared_distance)
         high = means + np.maximum(steps_up, 0.0) * step
         return np.asarray(low), np.asarray(high)
 
@@ -160,9 +166,10 @@ def _crossing(at_zero: Floats, at_one: Floats, at_two: Floats, square: Floats) -
     a = (at_two - 2 * at_one + at_zero) / 2
     b = (4 * at_one - at_two - 3 * at_zero) / 2
     q = square - a
-    discriminant = np.maximum(b * b + 4 * q * at_zero, 0.0)
+    discriminant = b * b + 4 * q * at_zero
+    spread = np.sqrt(np.maximum(discriminant, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        root = (b + np.sqrt(discriminant)) / (2 * q)
+        root = (b + spread) / (2 * q)
     return np.where(q > 0, root, np.inf)
 
 

@@ -123,14 +123,17 @@ class Estimate:
     def _of_a_total(self, reported: Reported) -> list[str]:
         """Return the line of the reported keys, and then that of all keys: each says which it is."""
         ends = self._ends(reported.low, reported.high)
-        in_reported = f"in reported keys: {shown_number(reported.value)} ({ends}){self._rests_on()}"
+        value = shown_number(reported.value)
+        in_reported = f"in reported keys: {value} ({ends}){self._rests_on()}"
         if reported.others:
             return [in_reported + self._of_all(), f"  in all keys: {reported.others}"]
-        return [in_reported, f"  {in_all_keys(self.at_least)}: {self._number()}{self._of_all()}"]
+        keys = in_all_keys(self.at_least)
+        return [in_reported, f"  {keys}: {self._number()}{self._of_all()}"]
 
     def _ends(self, low: float, high: float) -> str:
         """Return an interval in words."""
-        return f"{100 * self.level:g} %: {shown_number(low)} to {shown_number(high)}"
+        percent = 100 * self.level
+        return f"{percent:g} %: {shown_number(low)} to {shown_number(high)}"
 
     def _number(self) -> str:
         """Return the value and its interval in words."""
@@ -230,7 +233,8 @@ def estimates(
     values. Other estimators than the default one sum over all keys; they have no interval. `keys` is as for
     `estimate_sums`.
     """
-    if estimator != ESTIMATORS[0] or not Calibration.of(scheme).feasible:
+    is_calibrated = estimator == ESTIMATORS[0]
+    if not is_calibrated or not Calibration.of(scheme).feasible:
         return [_by_token(tally, scheme, of, estimator, level) for tally in tallies]
     if not any(len(tally.cells) for tally in tallies):
         return [_nothing_reported(scheme, of, level, least)] * len(tallies)
@@ -278,11 +282,13 @@ def answer(
         notes.append(blurred_note(least))
     elif not total.rests_on_enough_keys:
         notes.append(FEW)
+    low = float(min(low, value))
+    high = float(max(high, value))
     return Estimate(
         value,
         total.standard_error,
-        low=float(min(low, value)),
-        high=float(max(high, value)),
+        low=low,
+        high=high,
         level=level,
         keys=keys,
         detection_threshold=threshold,
@@ -294,6 +300,8 @@ def answer(
 
 def _nothing_reported(scheme: Scheme, of: Measure, level: float, least: int) -> Estimate:
     """Return the answer for groups of which no key was reported."""
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
+    is_guaranteed = least >= least_frequency(scheme)
     return Estimate(
         0.0,
         standard_error=math.nan,
@@ -301,8 +309,8 @@ def _nothing_reported(scheme: Scheme, of: Measure, level: float, least: int) -> 
         high=largest_unreported_sum(scheme, of, level, least),
         level=level,
         keys=0,
-        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
-        guaranteed=least >= least_frequency(scheme),
+        detection_threshold=threshold,
+        guaranteed=is_guaranteed,
         notes=(NONE_SELECTED,),
         at_least=least,
         below=Below(),
@@ -327,15 +335,17 @@ def _by_token(
         note = f"by {by_token.__name__}, over all keys"
         if estimator == ESTIMATORS[0]:
             note = f"epsilon is too small for calibrated estimates and errors: this is {note}"
+    total = float(tally.weights @ values)
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
     return Estimate(
-        float(tally.weights @ values),
+        total,
         standard_error=math.nan,
         low=-math.inf,
         high=math.inf,
         level=level,
         bias=math.nan,
         keys=tally.total,
-        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
+        detection_threshold=threshold,
         guaranteed=False,
         notes=(note,),
     )
@@ -350,7 +360,8 @@ def largest_unreported_sum(scheme: Scheme, of: Measure, level: float, least: int
     """
     start = max(Calibration.of(scheme).calibration_threshold, least)
     largest = min(scheme.sampling.largest, max(_FARTHEST, 2 * start))
-    i = np.unique(np.geomspace(start, largest, _POINTS).astype(np.int64))
+    points = np.geomspace(start, largest, _POINTS)
+    i = np.unique(points.astype(np.int64))
     unreported = reporting_probabilities(i, scheme.sampling, scheme.per_key, complement=True)
     is_possible = unreported > 1 - level  # of one key, at least
     if not is_possible.any():

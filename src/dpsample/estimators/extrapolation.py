@@ -65,7 +65,7 @@ def extrapolate(
 ) -> tuple[Floats, Floats]:
     """Return what keys below the threshold add to the sum if densities continue there, and its standard error.
 
-    `density` and `error` have the density by each kernel and its standard error, for any number of groups: [..., kernel].
+    `density` and `error` are the density by each kernel and its standard error, for each group: [..., kernel].
     """
     tuning = total.calibration.tuning
     is_positive = density.min(axis=-1) > 0
@@ -120,7 +120,7 @@ def _cautious_slope(
 
 
 def _missed(total: Functional, slope: Floats) -> Floats:
-    """Return what the sum misses if the density is 1 at the threshold, and falls below with this power of the frequency.
+    """Return what the sum misses if the density is 1 at the threshold, and falls with this power of the frequency.
 
     A key below the threshold is missed by the bias of its value, with the sign changed.
     """

@@ -40,7 +40,8 @@ class Functional:
         uncorrected_bias = calibration.laws @ self.uncorrected - targets
         penalty = calibration.tuning.bias_penalty * keys
         correction = calibration.bias_correction(uncorrected_bias[~calibration.below], penalty)
-        self.table_values[: len(calibration.bins)] += correction[calibration.bins]
+        corrected = slice(len(calibration.bins))
+        self.table_values[corrected] += correction[calibration.bins]
 
         # of one key's value, at the table's frequencies
         self.mean = calibration.laws @ self.table_values
@@ -49,7 +50,8 @@ class Functional:
     @cached_property
     def variances(self) -> Floats:
         """The variance of one key's value at the table's frequencies."""
-        return self.calibration.laws @ self.table_values**2 - self.mean**2
+        mean_square = self.calibration.laws @ self.table_values**2
+        return mean_square - self.mean**2
 
     def values(self, cells: Ints) -> Floats:
         """Return the value of each token; beyond the table, the uncorrected one."""
@@ -57,7 +59,8 @@ class Functional:
         places = self.calibration.places(cells)
         inside = places < len(self.table_values)
         values[inside] = self.table_values[places[inside]]
-        values[~inside] = self.calibration.posterior_means(cells[~inside], [self.function])[:, 0]
+        uncorrected = self.calibration.posterior_means(cells[~inside], [self.function])
+        values[~inside] = uncorrected[:, 0]
         return values
 
     def covariance(self, other: "Functional", largest: int) -> Function:

@@ -44,11 +44,11 @@ class SumEstimate:
     @property
     def rests_on_enough_keys(self) -> bool:
         """Whether enough keys determine the error, and none that may not have been reported does."""
-        return (
-            self.effective_keys >= self.tuning.least_effective_keys
-            and self.raw_variance_keys >= self.tuning.least_variance_keys
-            and self.unreported_share <= self.tuning.largest_unreported_share
-        )
+        tuning = self.tuning
+        enough_for_error = self.effective_keys >= tuning.least_effective_keys
+        enough_for_variance = self.raw_variance_keys >= tuning.least_variance_keys
+        rests_on_reported = self.unreported_share <= tuning.largest_unreported_share
+        return enough_for_error and enough_for_variance and rests_on_reported
 
     @property
     def extrapolation_is_negligible(self) -> bool:

@@ -149,12 +149,12 @@ class Layers:
         rise = np.diff(self._of(i)) / q
         hidden_rise = rise * (1 - q)
         G = _summed_from_zero(rise)
-        hidden_by_G = hidden_rise * (G[1:] + G[:-1]) / 2
+        hidden_times_sum = hidden_rise * (G[1:] + G[:-1]) / 2
         return _Sums(
             layers=i.astype(np.float64),
             G=G,
             hidden=_summed_from_zero(hidden_rise),
-            hidden_by_G=_summed_from_zero(hidden_by_G),
+            hidden_times_sum=_summed_from_zero(hidden_times_sum),
         )
 
     def _knots(self) -> Ints:
@@ -175,23 +175,26 @@ class Layers:
         return np.maximum(G_of_frequency - G_before_first, 0.0)
 
     def variance(self, one: Ints, two: Ints, first: Ints) -> Floats:
-        """Return an estimate of what a key with these two frequencies adds to the variance of the difference over seeds.
+        """Return an estimate of what a key with these frequencies adds to the variance of the difference over seeds.
 
         The difference of the key's values is the sum, over the layers between its frequencies, of ``r_m / q_m`` times
         whether m is visible, r_m being the rise of f. A layer is visible wherever a lower one is, so two of them have
         the covariance ``q_low (1 - q_high)``. Divided by ``q_low``, the probability that both are visible, it is
         estimated without bias by the sum over pairs of visible layers of ``(r / q)_low (1 - q_high) (r / q)_high``.
-        The ``(r / q)`` of the lower layers add up to G. So that sum is 2 times the sum over n of ``hidden_n (G - G(low))``,
-        with G in the middle of n: a pair of two layers counts twice, and that of a layer with itself once.
+        The ``(r / q)`` of the lower layers add up to G. So that sum is 2 times the sum over n of
+        ``hidden_n (G - G(low))``, with G in the middle of n: a pair of two layers counts twice, and that of a layer
+        with itself once.
         """
         sums = self._sums
         last_invisible = first - 1
         low = np.maximum(np.minimum(one, two), last_invisible)
         high = np.maximum(np.maximum(one, two), last_invisible)
         hidden = sums.at(high, sums.hidden) - sums.at(low, sums.hidden)
-        hidden_by_G = sums.at(high, sums.hidden_by_G) - sums.at(low, sums.hidden_by_G)
+        hidden_times_sum = sums.at(high, sums.hidden_times_sum) - sums.at(
+            low, sums.hidden_times_sum
+        )
         G_below = sums.at(low, sums.G)
-        return np.maximum(2 * (hidden_by_G - G_below * hidden), 0.0)
+        return np.maximum(2 * (hidden_times_sum - G_below * hidden), 0.0)
 
     def slope(self, frequencies: Ints, first: Ints) -> Floats:
         """Return by how much the value grows from the frequency below to each of these."""
@@ -206,13 +209,13 @@ class _Sums:
     """Sums over layers, from the least one up to each knot; between knots they are interpolated.
 
     A layer m adds its rise ``(f(m) - f(m - 1)) / q`` to G. It adds this rise times 1 - q, the probability that it is
-    not visible, to `hidden`, and that times G in its middle to `hidden_by_G`.
+    not visible, to `hidden`, and that times G in its middle to `hidden_times_sum`.
     """
 
     layers: Floats  # the knots, from the layer before the least one on
     G: Floats
     hidden: Floats
-    hidden_by_G: Floats
+    hidden_times_sum: Floats
 
     def at(self, layers: Ints, sums: Floats) -> Floats:
         """Return one of the sums up to some layers."""

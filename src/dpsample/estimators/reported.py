@@ -39,12 +39,13 @@ _FAR = 16
 _BELOW = 48
 # The range above c in which laws are taken densely, in supports of a token. Beyond, they are shifts of one another.
 _REACH = 3.0
-# With bounded noise, c is where the mean token starts to grow by this share of what the frequency grows by. Lower: laws
-# hardly tell frequencies apart, and corrections oscillate. Higher: c is higher, and intervals near it are longer.
+# With bounded noise, c is where the mean token starts to grow by this share of what the frequency grows by. Where it
+# grows by less, laws hardly tell frequencies apart. A larger share makes c higher. No record of the choice.
 _LEAST_SLOPE = 0.5
 # Rounds of correction, each of which takes away most of the bias that is left. More cost time alone.
 _ROUNDS = 30
-# The power of the probability of a larger token, in e: how fast e falls off above c. A larger one makes lambda larger.
+# The power of the probability of a larger token, in e: the larger it is, the faster e falls off above c, and the larger
+# lambda is. No record of the choice.
 _POWER = 2
 _MARGIN = 1.03  # lambda is larger by this factor, for the frequencies between those at which laws are taken
 _NO_VARIANCE = 1e-100  # a smaller one is rounding
@@ -223,12 +224,13 @@ def token_values(scheme: Scheme, measure: Measure, largest: int) -> TokenValues:
     means = [law.mean(values(law.tokens)) for law in laws]
     biases = np.abs(np.array(means) - truths)
 
-    below = [_Law.of(i, scheme) for i in _frequencies_below(scheme.sampling.least, c)]
+    rare = _frequencies_below(scheme.sampling.least, c)
+    below = [_Law.of(i, scheme) for i in rare]
     lowered = _lowered(laws[0], below, values)
     of_values = _moments(laws, values, values.knots)
     # of the frequencies that a token speaks for, the lowest has the largest moments of b - e
-    large_tokens = np.maximum.accumulate([law.quantile(_QUANTILE) for law in laws])
-    of_lowered = _moments(laws, lowered, large_tokens)
+    large_tokens = [law.quantile(_QUANTILE) for law in laws]
+    of_lowered = _moments(laws, lowered, np.maximum.accumulate(large_tokens))
     return TokenValues(values, lowered, biases, of_values, of_lowered)
 
 
@@ -314,7 +316,8 @@ def _unbiased(laws: list[_Law], measure: Measure, truths: Floats) -> Values:
 
     Knots are mean tokens. Distances are such that the frequency itself has no bias; other measures get a correction.
     """
-    knots = np.maximum.accumulate([law.mean(law.tokens) for law in laws])
+    mean_tokens = [law.mean(law.tokens) for law in laws]
+    knots = np.maximum.accumulate(mean_tokens)
     frequencies = np.array([law.frequency for law in laws])
     zeros = np.zeros(len(knots))
     distance = frequencies.astype(np.float64) - knots

@@ -113,17 +113,18 @@ class Spectrum:
 
         quantiles = np.empty((3, len(shares)))
         for n, p in enumerate(shares):
+            above = 1 - p
             # numbers of keys are integers: the half is a continuity correction
             place = max(np.ceil(p * total - tuning.rounding_keys), 1.0)
             excess = upto - place + 0.5
-            excess -= (1 - p) * (total - estimated)
+            excess -= above * (total - estimated)
             of_reported = reported_variance + p**2 * variance_below
             of_unreported = (1 - 2 * p) * unreported_variance
             variance = of_reported + of_unreported + p**2 * unreported_variance[-1]
             standard_error = np.sqrt(np.maximum(variance, 0.0))
             error = z * standard_error + tuning.single_key_allowance
-            up = np.hypot(error, (1 - p) * (estimated - most))
-            down = np.hypot(error, (1 - p) * (estimated - fewest))
+            up = np.hypot(error, above * (estimated - most))
+            down = np.hypot(error, above * (estimated - fewest))
             quantiles[0, n] = first_at_least_0(excess)
             quantiles[1, n] = first_at_least_0(excess + up)
             quantiles[2, n] = first_at_least_0(excess - down)
@@ -210,8 +211,9 @@ def _posterior_beyond_table(calibration: Calibration, cells: Ints) -> tuple[Ints
     last_place = probabilities.shape[1] - 1
     if last_place >= 2 * points:
         shares = (np.arange(points) + 0.5) / points
-        quantiles = np.array([np.searchsorted(np.cumsum(law), shares) for law in probabilities])
-        places = np.minimum(quantiles, last_place)
+        distributions = np.cumsum(probabilities, axis=1)
+        quantiles = [np.searchsorted(distribution, shares) for distribution in distributions]
+        places = np.minimum(np.array(quantiles), last_place)
         frequencies = np.take_along_axis(frequencies, places, 1)
         probabilities = np.full(places.shape, 1 / points)
 

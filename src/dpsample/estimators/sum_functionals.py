@@ -104,8 +104,9 @@ def sum_functionals(
 
 
 def _least_error(calibration: Calibration, of: Function, keys: int) -> Functional:
-    """Return the functional of a sum. For bounded noise, which is nearly normal, bias is balanced, or traded for variance.
+    """Return the functional of a sum; for bounded noise, that of the shortest interval.
 
+    Bounded noise is nearly normal. There bias is balanced, or traded for variance.
     To undo normal noise costs ever more variance the sharper the function is. So the bias that is left in is chosen by
     the half-width of the interval, of which it is a part: two standard errors, and the bias. Keys are taken to be
     distributed by Zipf's law, whose density falls with the square of the frequency.

@@ -27,7 +27,8 @@ class Tally:
     @staticmethod
     def of(cells: "Ints | list[int]", weights: "Floats | list[float] | None" = None) -> "Tally":
         """Tally keys one by one: their tokens in units of 1/grid, and weights if there are any."""
-        distinct, back = np.unique(np.asarray(cells, np.int64), return_inverse=True)
+        all_cells = np.asarray(cells, np.int64)
+        distinct, back = np.unique(all_cells, return_inverse=True)
         weight_of_key = np.ones(len(back))
         if weights is not None:
             weight_of_key = np.asarray(weights, np.float64)
@@ -82,13 +83,11 @@ class Tallies:
         """Return the tallies of groups, one after the other."""
         lengths = np.array([len(tally.cells) for tally in tallies])
         starts = np.cumsum(lengths) - lengths
-        return Tallies(
-            cells=np.concatenate([tally.cells for tally in tallies]),
-            keys=np.concatenate([tally.keys for tally in tallies]),
-            weights=np.concatenate([tally.weights for tally in tallies]),
-            squares=np.concatenate([tally.squares for tally in tallies]),
-            starts=starts,
-        )
+        cells = np.concatenate([tally.cells for tally in tallies])
+        keys = np.concatenate([tally.keys for tally in tallies])
+        weights = np.concatenate([tally.weights for tally in tallies])
+        squares = np.concatenate([tally.squares for tally in tallies])
+        return Tallies(cells, keys, weights, squares, starts)
 
     def sums(self, values: Floats | Ints) -> Floats:
         """Return the sum of values, one for each token of each group, by group."""

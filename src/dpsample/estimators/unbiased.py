@@ -30,12 +30,13 @@ def unbiased(
 ) -> Floats:
     """Estimate without bias: the solution of ``sum over j of pi_ij a_j = g(i)`` for all i. For study, not for use.
 
-    `cells` are tokens in units of 1/grid, and `of` is g. The system is triangular, so integer tokens have exactly one solution; a finer token gets that of the integer from
-    which it comes. Without sampling, with E = exp(epsilon), the estimate of token h is (h - E (h - 1)) / delta up to
-    L + 1 (`steps_to_one`): it starts at 1/delta, falls along a line, and is negative from where h exceeds 1/(1 - 1/E).
-    From there on signs come in runs of about L tokens, and sizes grow by about 1/delta from run to run. So the
-    variance, which `dpsample.comparison.accuracy` states, is enormous. Hence the warning. If delta is so large that no
-    h up to L + 1 exceeds 1/(1 - 1/E), all estimates may be positive (docs/theory.md, section 6).
+    `cells` are tokens in units of 1/grid, and `of` is g. The system is triangular, so integer tokens have exactly one
+    solution; a finer token gets that of the integer from which it comes. Without sampling, with E = exp(epsilon), the
+    estimate of token h is (h - E (h - 1)) / delta up to L + 1 (`steps_to_one`): it starts at 1/delta, falls along a
+    line, and is negative from where h exceeds 1/(1 - 1/E). From there on signs come in runs of about L tokens, and
+    sizes grow by about 1/delta from run to run. So the variance, which `dpsample.comparison.accuracy` states, is
+    enormous. Hence the warning. If delta is so large that no h up to L + 1 exceeds 1/(1 - 1/E), all estimates may be
+    positive (docs/theory.md, section 6).
 
     One token after the other, about 20 seconds for a million. Frequencies above 2**22 are refused, and so are tokens
     whose estimates are above 1e150: from about 340 / epsilon on, unless q is at most delta throughout.
