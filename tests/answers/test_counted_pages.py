@@ -130,7 +130,7 @@ def test_the_page_of_keys_that_were_found(release: Any) -> None:
     assert 'id="chart-top"' not in page
     assert "keys" in display(release())
     assert release().count_keys().value == 2
-    with refused("what depends on frequencies needs tokens"):
+    with refused("a number that depends on frequencies needs tokens"):
         release().sum()
 
 

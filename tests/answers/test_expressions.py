@@ -12,7 +12,7 @@ import pytest
 
 from dpsample import InvalidValue, Release
 from dpsample.answers import expressions
-from dpsample.answers.expressions import Bytes, check_expression
+from dpsample.answers.expressions import Given
 from dpsample.answers.selection import connect, syntax
 from shops import SHOPS, made, selection_of
 from shops import shops as shops
@@ -120,7 +120,7 @@ def test_an_expression_can_only_select(
 )
 def test_what_is_around_an_expression_is_refused_by_itself(text: str) -> None:
     with refused("where must be one SQL expression"):
-        check_expression("where", text, ["shop"], syntax, lambda name: Bytes(1, 1), 1)
+        Given("where", text, ("shop",)).checked(syntax)
 
 
 @pytest.mark.parametrize(
@@ -242,14 +242,14 @@ def test_texts_are_as_short_as_their_bounds(value: str) -> None:
     calls += ["strftime(TIMESTAMP '2020-09-30 12:34:56.789', '%A %B %c %f %x %X')"]
     size = len(value.encode())
     for call in calls:
-        together: list[int] = []
         tree = json.loads(syntax(f"SELECT {call}"))["statements"][0]["node"]["select_list"][0]
-        bound = expressions._bytes(tree, {"city": Bytes(size, size)}, 1, together)
+        texts = expressions._Texts({"city": expressions.Bytes(size, size)}, 1)
+        bound = texts.bytes_of(tree)
         with connect({"own": pa.table({"city": [value]})}) as connection:
             [(text,)] = connection.execute(f"SELECT CAST({call} AS VARCHAR) FROM own").fetchall()
         length = len(text.encode())
         assert length <= bound.longest, call
-        assert sum(together) >= bound.together, call
+        assert sum(texts.held) >= bound.together, call
 
 
 def test_every_function_is_of_one_row_and_always_the_same() -> None:

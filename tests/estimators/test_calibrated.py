@@ -218,9 +218,11 @@ def test_cumulative_counts_by_exact_laws(sampling: Sampling) -> None:
     grid = 4
     scheme = Calibration.of(Scheme(sampling, SMALL, grid))
     least = scheme.calibration_threshold + 1
-    at, values, bias, _ = cumulative_counts(scheme, least, 10**5)
+    counts = cumulative_counts(scheme, least, 10**5)
+    at = counts.frequencies
+    values = counts.values
     assert at[0] == least
-    assert bias.max() < 0.01
+    assert counts.bias.max() < 0.01
     for i in range(scheme.calibration_threshold, int(at[-1]) // 2):
         p = np.array([float(mass) for mass in exact_laws(sampling, LAST, grid)[i]])[1:]
         counted = values[:, scheme.bins[: len(p)]] @ p
@@ -236,7 +238,7 @@ def test_quantiles_of_many_keys_are_narrow() -> None:
     privacy, shares = Privacy(1, "1e-6"), np.array([0.1, 0.9])
     frequencies = np.repeat(np.arange(14, 42), 1800)
     scheme = Calibration.of(Scheme(KeepAll(), privacy, default_grid(privacy)))
-    _, values, _, _ = cumulative_counts(scheme, 14, 10**5)
+    values = cumulative_counts(scheme, 14, 10**5).values
     variance = (
         values**2 @ scheme.binned_laws.T - (values @ scheme.binned_laws.T) ** 2
     )  # of each count, at each frequency

@@ -43,7 +43,7 @@ class Answers:
     @property
     @abstractmethod
     def evidence(self) -> Evidence:
-        """What the answers follow from."""
+        """The statements that the answers follow from."""
 
     @overload
     def sum(
@@ -115,7 +115,8 @@ class Answers:
         """
         check_options(options, SumOptions)
         question = Question(where=where, weight=weight, of=of, by=by, **options)
-        return self._answer(question, self.evidence.sums(question))
+        sums = self.evidence.sums(question)
+        return self._answer(question, sums)
 
     @overload
     def ratio(
@@ -164,7 +165,8 @@ class Answers:
         question = Question(
             where=where, weight=weight, of=of, by=by, level=level, attributes=attributes
         )
-        return self._answer(question, self.evidence.ratios(question, per))
+        ratios = self.evidence.ratios(question, per)
+        return self._answer(question, ratios)
 
     @overload
     def count_keys(
@@ -223,7 +225,8 @@ class Answers:
             estimator=estimator,
             attributes=attributes,
         )
-        return self._answer(question, self.evidence.sums(question))
+        numbers = self.evidence.sums(question)
+        return self._answer(question, numbers)
 
     @overload
     def mean(
@@ -267,7 +270,8 @@ class Answers:
         """
         check_options(options, MeanOptions)
         question = Question(where=where, weight=weight, of=of, by=by, **options)
-        return self._answer(question, self.evidence.means(question))
+        means = self.evidence.means(question)
+        return self._answer(question, means)
 
     def quantiles(
         self,
@@ -289,20 +293,18 @@ class Answers:
         """
         p = check_shares(shares)
         question = Question(where=where, level=level, attributes=attributes, at_least=at_least)
-        found = self.evidence.quantiles(question, p)
-        columns = {
-            name: column.astype(np.float64) for name, column in found.estimates._asdict().items()
-        }
-        columns["keys"] = np.full(len(p), found.keys)
-        columns["guaranteed"] = np.full(len(p), found.guaranteed)
-        threshold, notes = self.evidence.detection_threshold, (*found.notes, *self.evidence.remarks)
+        evidence = self.evidence
+        quantiles = evidence.quantiles(question, p)
+        columns = _columns(quantiles.estimates)
+        columns["keys"] = np.full(len(p), quantiles.keys)
+        columns["guaranteed"] = np.full(len(p), quantiles.guaranteed)
         return Estimates(
             pa.table({"quantile": p}),
             pa.table(columns),
             question.level,
-            threshold,
-            notes,
-            found.at_least,
+            evidence.detection_threshold,
+            notes=(*quantiles.notes, *evidence.remarks),
+            at_least=quantiles.at_least,
         )
 
     def top(
@@ -322,21 +324,23 @@ class Answers:
         """
         k = check_k(k)
         question = Question(where=where, level=level, attributes=attributes)
+        level = question.level
         keys = self.evidence.keys(question)
         listed = keys.ordered()[:k]
-        intervals = of_the_top(k) if keys.widens_top else OF_EACH
         if not len(listed):
             nothing = KeyEstimates(*np.zeros((4, 0)))
             note = "no reported key is selected"
-            return self._listing(keys.rows, nothing, question.level, note, probability=np.zeros(0))
-        rivals = keys.rivals(listed, question.level)
-        among = level_among(question.level, len(listed), rivals)
-        estimates = keys.estimates(listed, among if keys.widens_top else question.level)
-        note = _note_of_top(k, keys, len(listed), rivals, among)
+            return self._listing(keys.rows, nothing, level, note, probability=np.zeros(0))
+        rivals = keys.rivals(listed, level)
+        higher_level = level_among(level, len(listed), rivals)
+        note = _note_of_top(k, keys, len(listed), rivals, higher_level)
+        rows = keys.rows[listed]
         probability = keys.in_the_top(k, listed)
-        return self._listing(
-            keys.rows[listed], estimates, question.level, note, intervals, probability
-        )
+        if keys.widens_top:
+            estimates = keys.estimates(listed, higher_level)
+            return self._listing(rows, estimates, level, note, of_the_top(k), probability)
+        estimates = keys.estimates(listed, level)
+        return self._listing(rows, estimates, level, note, OF_EACH, probability)
 
     def each_key(
         self, where: Where = None, *, level: float = 0.95, attributes: Attributes = None
@@ -389,10 +393,9 @@ class Answers:
         Selection(self.evidence.rows, [a, b])  # refuses what cannot be a key
         if a == b:
             return 0.0
-        probability = self.evidence.probability_above(a, b)
-        return min(
-            max(float(probability), 0.0), 1.0
-        )  # sums of many terms may exceed 1, by rounding
+        probability = float(self.evidence.probability_above(a, b))
+        # sums of many terms may exceed 1, by rounding
+        return min(max(probability, 0.0), 1.0)
 
     def other(self, level: float = 0.95) -> Estimate:
         """Estimate the number of elements whose keys were not reported; for releases with a total and with numbers.
@@ -412,7 +415,9 @@ class Answers:
     def __iter__(self) -> Iterator[Any]:
         """Yield each reported key, a tuple if there are several key columns."""
         columns = [column.to_pylist() for column in self.evidence.rows.keys.columns]
-        return iter(columns[0] if len(columns) == 1 else zip(*columns, strict=True))
+        if len(columns) == 1:
+            return iter(columns[0])
+        return zip(*columns, strict=True)
 
     def __contains__(self, key: Any) -> bool:
         """Whether a key was reported; a tuple if there are several key columns."""
@@ -429,12 +434,12 @@ class Answers:
             return estimate
         return self.evidence.unreported(0.95, key)
 
-    def _answer(self, question: Question, found: Groups) -> Estimate | Estimates:
+    def _answer(self, question: Question, groups: Groups) -> Estimate | Estimates:
         """Return the answer for all groups, or without `by` for the only one."""
         if question.by:
-            return together(found, self.evidence.detection_threshold, question.level)
-        [estimate] = found.estimates
-        return replace(estimate, notes=(*estimate.notes, *found.remarks))
+            return together(groups, self.evidence.detection_threshold, question.level)
+        [estimate] = groups.estimates
+        return replace(estimate, notes=(*estimate.notes, *groups.remarks))
 
     def _listing(
         self,
@@ -445,28 +450,42 @@ class Answers:
         intervals: str = OF_EACH,
         probability: Floats | None = None,
     ) -> Estimates:
-        """Return the estimates of single keys as a table, in this order."""
-        numbers = {
-            name: np.asarray(column, np.float64) for name, column in estimates._asdict().items()
-        }
+        """Return the estimates of single keys as a table, in this order.
+
+        `rows` are those of the keys among the reported ones, `intervals` says which intervals they have, and
+        `probability` is that of being in the top k.
+        """
+        numbers = _columns(estimates)
         if probability is not None:
             numbers["probability"] = probability
         evidence = self.evidence
         keys = evidence.rows.keys.take(pa.array(rows, pa.int64()))
-        notes = (note, *evidence.remarks)
         return Estimates(
-            keys, pa.table(numbers), level, evidence.detection_threshold, notes, intervals=intervals
+            keys,
+            pa.table(numbers),
+            level,
+            evidence.detection_threshold,
+            notes=(note, *evidence.remarks),
+            intervals=intervals,
         )
 
 
-def _note_of_top(k: int, keys: Keys, listed: int, rivals: int, among: float) -> Note:
-    """Return what a top list is about, and what may be wrong with its estimates if many keys compete for it."""
+def _columns(estimates: KeyEstimates) -> dict[str, Any]:
+    """Return the columns of single estimates, as floats, by their names."""
+    columns = estimates._asdict().items()
+    return {name: np.asarray(column, np.float64) for name, column in columns}
+
+
+def _note_of_top(k: int, keys: Keys, listed: int, rivals: int, level: float) -> Note:
+    """Return the note of a top list: the keys it chose among, and whether many compete for its places.
+
+    `listed` is the number of its keys, and `level` the one at which their intervals hold on average.
+    """
     fewer = " (fewer than k)" if listed < k else ""
-    claim, advice = f"top {k:,} among {len(keys):,} {keys.called}{fewer}{keys.others}", ""
-    if rivals > listed:
-        claim += f"; {rivals:,} compete for the list, and those on it may be estimated too high"
-        if keys.widens_top:
-            claim += ": intervals allow for it"
-        else:
-            advice = f"to allow for it, ask for the level {among:.6g}"
-    return Note(claim, advice)
+    claim = f"top {k:,} among {len(keys):,} {keys.called}{fewer}{keys.others}"
+    if rivals <= listed:
+        return Note(claim)
+    claim += f"; {rivals:,} compete for the list, and those on it may be estimated too high"
+    if keys.widens_top:
+        return Note(f"{claim}: intervals allow for it")
+    return Note(claim, f"to allow for it, ask for the level {level:.6g}")

@@ -44,20 +44,20 @@ from dpsample.scheme.sampling import Floats, Ints
 _OTHERS = "unknown: a key of many users may have been missed, so how many users other keys have is not estimated"
 _NONE_SELECTED = "no reported key is selected; nothing is known of other keys"
 _CONSERVATIVE = "these intervals are conservative: how much of the spread is noise is not known"
-_NO_USERS, _NO_MEAN = (
-    Bounded(0.0, math.nan, 0.0, math.inf),
-    Bounded(math.nan, math.nan, 0.0, math.inf),
-)
-_NO_SUM, _NO_RATIO = (
-    Bounded(0.0, math.nan, -math.inf, math.inf),
-    Bounded(math.nan, math.nan, -math.inf, math.inf),
-)
+# answers where no key is selected: nothing is known
+_NO_USERS = Bounded(0.0, math.nan, 0.0, math.inf)
+_NO_MEAN = Bounded(math.nan, math.nan, 0.0, math.inf)
+_NO_SUM = Bounded(0.0, math.nan, -math.inf, math.inf)
+_NO_RATIO = Bounded(math.nan, math.nan, -math.inf, math.inf)
 ALL_IN = "all of these keys are known, and in it"
+_ROUNDING = (
+    1 - 1e-12
+)  # of a share times a number of keys, which may be a whole number but for rounding
 OfKeys = Callable[[CountedKeys], Estimate]
 
 
 class MeasuredEvidence(Evidence):
-    """What is said of keys whose numbers were measured with normal errors: of one release, or of several together."""
+    """The evidence of keys whose numbers were measured with normal errors: in one release, or in several together."""
 
     rows: Rows
     amounts: tuple[Clipped, ...] = ()  # what can be summed, beside frequencies
@@ -105,47 +105,54 @@ class MeasuredEvidence(Evidence):
         of_keys = self._sum_of(question)
 
         def total(keys: CountedKeys) -> Estimate:
-            """What is in the reported keys is all that is known."""
-            found = of_keys(keys)
-            low, high = (found.low, found.high) if len(keys) else (0.0, 0.0)
-            own = found.reported or Reported(found.value, found.standard_error, low, high)
-            return replace(found, reported=replace(own, others=self.in_others))
+            """Return a sum as that of the reported keys, which is all that is known."""
+            estimate = of_keys(keys)
+            reported = estimate.reported
+            if reported is None:
+                ends = (estimate.low, estimate.high) if len(keys) else (0.0, 0.0)
+                reported = Reported(estimate.value, estimate.standard_error, *ends)
+            return replace(estimate, reported=replace(reported, others=self.in_others))
 
         return self._answer(question, total)
 
     def _sum_of(self, question: Question) -> OfKeys:
-        """How the sum of a question is computed over keys."""
-        level, least = question.level, question.at_least
+        """Return the function that computes the sum of a question over keys."""
+        level = question.level
         amount = amount_of(self.amounts, question.of)
-        if amount is not None:
+        if amount is not None:  # before the measure: the name of an amount is not that of a measure
             return lambda keys: self._sum_of_amount(amount, keys, level)
-        if question.measure == FREQUENCY and least is not None:
-            over = f"over reported keys of {least:,} {self.counted} or more; {self._others('it')}"
-            return lambda keys: self._estimate(keys, sum_from(keys, least, level), level, over)
-        if question.measure == FREQUENCY:
-            return lambda keys: self._estimate(
-                keys, sum_of_keys(keys, level), level, self._others("this sum")
-            )
-        if question.measure == KEYS and self.counts_all:
-            return lambda keys: reported_keys(
-                len(keys), float(keys.weights.sum()), level, self.detection_threshold
-            )
+        measure = question.measure
+        least = question.at_least
         counted_from = question.counts_keys_from
-        if counted_from is not None:
-            number = self._others("this number")
-            return lambda keys: self._estimate(
-                keys, number_reaching(keys, counted_from, level), level, number
+        counts_all = measure == KEYS and self.counts_all
+        if measure != FREQUENCY and counted_from is None:
+            raise InvalidValue(
+                f"a release of {self.kind} cannot sum {measure}",
+                "ask frequency, keys, at-least:T or an amount by its name, "
+                "or compute it from the columns of the release",
             )
-        raise InvalidValue(
-            f"a release of {self.kind} cannot sum {question.measure}",
-            "ask frequency, keys, at-least:T or an amount by its name, or compute it from the columns of the release",
-        )
+
+        def sum_over(keys: CountedKeys) -> Estimate:
+            if counts_all:
+                weight = float(keys.weights.sum())
+                return reported_keys(len(keys), weight, level, self.detection_threshold)
+            if counted_from is not None:
+                number = number_reaching(keys, counted_from, level)
+                return self._estimate(keys, number, level, self._others("this number"))
+            if least is not None:
+                total = sum_from(keys, least, level)
+                return self._estimate(keys, total, level, self._over_frequent(least))
+            total = sum_of_keys(keys, level)
+            return self._estimate(keys, total, level, self._others("this sum"))
+
+        return sum_over
 
     def _sum_of_amount(self, amount: Summed, keys: CountedKeys, level: float) -> Estimate:
-        found = bounded_sum(self.sum_of(amount, keys), level) if len(keys) else None
-        return self._estimate(
-            keys, found, level, amount.note, self._others("this sum"), empty=_NO_SUM
-        )
+        total = None
+        if len(keys):
+            total = bounded_sum(self.sum_of(amount, keys), level)
+        others = self._others("this sum")
+        return self._estimate(keys, total, level, amount.note, others, empty=_NO_SUM)
 
     def means(self, question: Question) -> Groups:
         question.require_default_estimator(self.kind)
@@ -153,63 +160,83 @@ class MeasuredEvidence(Evidence):
             raise InvalidValue(
                 f"a mean over {self.kind} cannot be of {question.measure}", "leave `of` out"
             )
-        level, least = question.level, question.at_least or 1
+        level = question.level
+        least = question.at_least or 1
 
         def mean(keys: CountedKeys) -> Estimate:
             if least > 1:
-                over = (
-                    f"over reported keys of {least:,} {self.counted} or more; {self._others('it')}"
-                )
-                return self._estimate(
-                    keys, mean_from(keys, least, level), level, over, empty=_NO_MEAN
-                )
-            over = f"over all reported keys; {self._others('it')}"
-            return self._estimate(keys, mean_of_keys(keys, level), level, over, empty=_NO_MEAN)
+                over = self._over_frequent(least)
+                number = mean_from(keys, least, level)
+            else:
+                over = f"over all reported keys; {self._others('it')}"
+                number = mean_of_keys(keys, level)
+            return self._estimate(keys, number, level, over, empty=_NO_MEAN)
 
         return self._answer(question, mean)
 
     def ratios(self, question: Question, per: str) -> Groups:
         ratio = Ratio.of(self.amounts, question.of, per)
+        level = question.level
 
-        def of_keys(keys: CountedKeys) -> Estimate:
-            found, notes = None, list[str]()
-            if len(keys):
-                found, notes = ratio.over(partial(self.sum_of, keys=keys), question.level)
-            return self._estimate(
-                keys, found, question.level, *notes, self._others("either sum"), empty=_NO_RATIO
-            )
+        def ratio_over(keys: CountedKeys) -> Estimate:
+            others = self._others("either sum")
+            if not len(keys):
+                return self._estimate(keys, None, level, others, empty=_NO_RATIO)
+            number, notes = ratio.over(partial(self.sum_of, keys=keys), level)
+            return self._estimate(keys, number, level, *notes, others, empty=_NO_RATIO)
 
-        return self._answer(question, of_keys)
+        return self._answer(question, ratio_over)
 
     def _answer(self, question: Question, of_keys: OfKeys) -> Groups:
-        selection = Selection.of(self.rows, question)
-        found = answered(selection, lambda rows, weights: of_keys(self.measured(rows, weights)))
-        return found._replace(remarks=self.remarks)
+        """Return the answer for the keys of each group."""
+
+        def of_group(rows: Ints, weights: Floats) -> Estimate:
+            return of_keys(self.measured(rows, weights))
+
+        groups = answered(Selection.of(self.rows, question), of_group)
+        return groups._replace(remarks=self.remarks)
 
     def _estimate(
         self,
         keys: CountedKeys,
-        found: Bounded | None,
+        number: Bounded | None,
         level: float,
         *notes: str,
         empty: Bounded = _NO_USERS,
     ) -> Estimate:
         """Return the answer, which is guaranteed if it has an interval; or `empty`, if there is nothing to add up."""
-        estimate = Estimate(
-            *(found or empty), level, keys=len(keys), detection_threshold=self.detection_threshold
-        )
-        if found is None:
-            return replace(
-                estimate, bias=math.nan, keys=0, guaranteed=False, notes=(_NONE_SELECTED,)
+        threshold = self.detection_threshold
+        if number is None:
+            return Estimate(
+                *empty,
+                level,
+                bias=math.nan,
+                keys=0,
+                detection_threshold=threshold,
+                guaranteed=False,
+                notes=(_NONE_SELECTED,),
             )
-        return replace(estimate, guaranteed=math.isfinite(found.high - found.low), notes=notes)
+        has_interval = math.isfinite(number.high - number.low)
+        return Estimate(
+            *number,
+            level,
+            keys=len(keys),
+            detection_threshold=threshold,
+            guaranteed=has_interval,
+            notes=notes,
+        )
 
-    def _others(self, what: str) -> str:
-        """Say that other keys are left out, if there may be others."""
+    def _over_frequent(self, least: int) -> str:
+        """Return the note that an answer covers keys of this number of users or more."""
+        return f"over reported keys of {least:,} {self.counted} or more; {self._others('it')}"
+
+    def _others(self, answer: str) -> str:
+        """Return the note that other keys are not in the answer, which it names, if there may be others."""
         if self.detection_threshold == 0:
             return ALL_IN
-        known = "; other() estimates them" if None not in self.totals else ""
-        return f"keys that were not reported are not in {what}{known}"
+        note = f"keys that were not reported are not in {answer}"
+        has_totals = None not in self.totals
+        return f"{note}; other() estimates them" if has_totals else note
 
     # ---- single keys
 
@@ -223,46 +250,55 @@ class MeasuredEvidence(Evidence):
         `at_least` leaves out keys of fewer users. Then half of the probability that an interval misses goes to the
         number of keys that are left.
         """
-        keys, least, level = self.keys(question), question.at_least or 1, question.level
+        keys = self.keys(question)
+        level = question.level
+        least = question.at_least or 1
         about = "over all reported keys"
         reached = Reached(keys, level)
-        fewest = most = len(keys)
+        fewest = len(keys)
+        most = len(keys)
         if least > 1:
             about = f"over reported keys of {least:,} {self.counted} or more"
             reached = Reached(keys, (1 + level) / 2)
-            fewest, most = reached.fewest(least), reached.most(least)
+            fewest = reached.fewest(least)
+            most = reached.most(least)
         about += "; keys that were not reported are not in it"
         if not most:
-            note = "no reported key is selected"
+            none = "no reported key is selected"
             if len(keys):
-                note = f"no reported key has {least:,} {self.counted} or more"
-            unknown, zero, infinity = (
-                np.full(len(shares), number) for number in (math.nan, 0.0, math.inf)
-            )
-            return Quantiles(
-                KeyEstimates(unknown, unknown, zero, infinity), len(keys), False, (about, note)
-            )
+                none = f"no reported key has {least:,} {self.counted} or more"
+            unknown = np.full(len(shares), math.nan)
+            low = np.zeros(len(shares))
+            high = np.full(len(shares), math.inf)
+            nothing = KeyEstimates(unknown, unknown, low, high)
+            return Quantiles(nothing, len(keys), False, (about, none))
+
         # the more keys there are, the more of them are above a quantile
-        lows = np.maximum([reached.low(place) for place in _from_the_top(shares, most)], least)
-        highs = np.maximum([reached.high(place) for place in _from_the_top(shares, fewest)], least)
-        low, high = np.minimum(lows, highs), np.maximum(lows, highs)  # bounds that miss may cross
+        lows = [reached.low(place) for place in _from_the_top(shares, most)]
+        highs = [reached.high(place) for place in _from_the_top(shares, fewest)]
+        # bounds that miss may cross
+        low = np.maximum(np.minimum(lows, highs), least)
+        high = np.maximum(np.maximum(lows, highs), least)
         descending = np.sort(keys.possible)[::-1]
         likely = int((descending >= least).sum())
         value = descending[_from_the_top(shares, likely)].clip(low, high)
         error = (high - low) / (2 * margin(level))
-        return Quantiles(
-            KeyEstimates(value, error, low, high), len(keys), True, (about, _CONSERVATIVE)
-        )
+        estimates = KeyEstimates(value, error, low, high)
+        return Quantiles(estimates, len(keys), True, (about, _CONSERVATIVE))
 
     def probability_above(self, a: Any, b: Any) -> float:
         keys = self.keys(Question())
-        laws = [keys.law(self.place_of(key, keys)) or self.law_of_unreported(key) for key in (a, b)]
-        return probability_above(self.silence, *laws)
+        return probability_above(self.silence, self._law_of(a, keys), self._law_of(b, keys))
+
+    def _law_of(self, key: Any, keys: CountedKeys) -> NormalLaw | None:
+        """Return the law of a key among the reported ones, or of one that was not reported."""
+        reported = keys.law(self.place_of(key, keys))
+        return reported or self.law_of_unreported(key)
 
 
 @dataclass(frozen=True, eq=False)
 class CountedEvidence(MeasuredEvidence):
-    """What a release of counted users says of its keys."""
+    """The evidence of a release of counted users."""
 
     table: pa.Table
     terms: Terms
@@ -279,7 +315,7 @@ class CountedEvidence(MeasuredEvidence):
 
     @property
     def detection_threshold(self) -> int | None:
-        """The least number of users with which a key is reported with probability 1/2, if they all give this key."""
+        """The least number of users with which a key is reported with probability 1/2, if all of them give this key."""
         return self.terms.detection_threshold
 
     @property
@@ -311,19 +347,27 @@ class CountedEvidence(MeasuredEvidence):
 
         Of the probability that the interval misses, half goes to the noise of the total and half to that of counts.
         """
-        bought = self.terms.bought.total
-        if bought is None:
-            raise needs_total(bought, tokens=True)
+        total = self.terms.bought.total
+        if total is None:
+            raise needs_total(total, tokens=True)
         keys = self.keys(Question())
-        covered, error = float(keys.values.sum()), keys.error_of_sum()
-        estimate = total_less(bought, covered, error, margin((1 + level) / 2) * error, level)
-        most = f"{float(bought.sensitivity):,.0f}"
+        users = float(keys.values.sum())
+        error = keys.error_of_sum()
+        reach = margin((1 + level) / 2) * error
+        remainder = total_less(total, users, error, reach, level)
+        most = f"{float(total.sensitivity):,.0f}"
         note = f"the total counts each user with at most {most} keys: if some have more, the remainder is too low"
-        stated = replace(estimate, keys=len(keys), detection_threshold=self.detection_threshold)
-        return replace(stated, guaranteed=False, notes=(note,))
+        return replace(
+            remainder,
+            keys=len(keys),
+            detection_threshold=self.detection_threshold,
+            guaranteed=False,
+            notes=(note,),
+        )
 
 
 def _from_the_top(shares: Floats, keys: int) -> Ints:
-    """The place of each quantile among this number of keys, from the largest on, which is 0."""
-    place = np.ceil(shares * keys * (1 - 1e-12)).clip(1, max(keys, 1))
-    return (max(keys, 1) - place).astype(np.int64)
+    """Return the place of each quantile among this number of keys, in descending order from 0 on."""
+    last = max(keys, 1)
+    from_the_bottom = np.ceil(shares * keys * _ROUNDING).clip(1, last)
+    return (last - from_the_bottom).astype(np.int64)

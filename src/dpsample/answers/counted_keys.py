@@ -2,13 +2,14 @@
 
 The number of users of a key was measured with an error that is normal. So it has an interval, and so have all of them
 at once: with a level of 1 - a / n for each of n keys, all n intervals hold together with a level of 1 - a, whatever the
-errors have in common (Bonferroni). A reported key has a user, or as many as the release asks for.
+errors have in common (Bonferroni). A reported key has a user, or the least number that the release asks for.
 
 Such intervals are long. Shorter ones do not all hold; but of independent ones, each of which misses with a probability
 of at most p, no more miss than a binomial number of as many keys. `Reached` has bounds of both kinds.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
@@ -25,10 +26,10 @@ from dpsample.exact import MAX_FREQUENCY
 from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats, Ints
 
-_REACHES = (
-    1.0,
-    2.0,
-)  # errors, beside the one at which all intervals hold; more bounds share the same probability
+# The lengths of intervals, in errors, of which some may miss; beside the one at which all hold. Bounds of further
+# lengths would share the same probability of a miss: each would be longer.
+_REACHES = (1.0, 2.0)
+_TINY = 1e-300  # keeps ratios of zeros defined
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +46,24 @@ class Shared:
 
 
 class Gaps(Protocol):
-    """What several releases say of the keys that some of them do not report."""
+    """Bounds of the users that keys have in the releases, of several, that do not report them."""
 
     def most(self, probability: float) -> Floats:
-        """Return what each key has at most where it is not reported, but for this probability."""
+        """Return what each key has at most where it is not reported; the bound misses with this probability."""
 
     def bounds(self, probabilities: Floats) -> Floats:
-        """Return the same for several probabilities: [key, probability]."""
+        """Return such bounds for several probabilities: [key, probability]."""
 
 
 @dataclass(frozen=True, eq=False)
 class CountedKeys(NormalKeys):
-    """Some keys of a release: their rows, weights, what was measured, and the errors; one value for each key.
+    """Some keys of a release, with one value for each key.
 
-    `shared` are the parts of the errors that keys have in common, for each release. `gaps` bounds what keys have in
-    releases that do not report them; None of a single release.
+    rows, weights   their rows in the release, and the weights that a question gives them
+    values, errors  the measured numbers of users, and their errors
+    shared          the parts of the errors that keys have in common, for each release
+    least           the number of users that each key has at least, which is public
+    gaps            bounds of what keys have in releases that do not report them; None if there is a single release
     """
 
     rows: Ints
@@ -67,7 +71,7 @@ class CountedKeys(NormalKeys):
     values: Floats
     errors: Floats
     shared: tuple[Shared, ...]
-    least: Ints  # the number of users that it has at least, as is public
+    least: Ints
     detection_threshold: int | None = None
     gaps: Gaps | None = None
     called: str = NormalKeys.called
@@ -75,28 +79,39 @@ class CountedKeys(NormalKeys):
 
     @classmethod
     def of(cls, table: pa.Table, terms: Terms, rows: Ints, weights: Floats) -> "CountedKeys":
-        """Look up the numbers of some rows of a release."""
+        """Return the keys of some rows of a release.
+
+        The terms state groups of keys by their number of users: the least number of a group, and the part of the error
+        that its keys have in common, relative to their users.
+        """
         measured = table["measured"].to_numpy()[rows]
         errors = table["standard_error"].to_numpy()[rows]
-        shared = terms.counts.groups if terms.counts and terms.counts.groups else ((0.0, 0.0),)
-        least, relative = (np.array(column) for column in zip(*shared, strict=True))
-        groups = np.maximum(np.searchsorted(least, measured, side="right") - 1, 0)
-        common = np.maximum(measured, least[groups]) * relative[groups]
-        users = np.full(len(rows), terms.sampling.least)
+        stated_groups: Sequence[tuple[float, float]] = ((0.0, 0.0),)
+        if terms.counts and terms.counts.groups:
+            stated_groups = terms.counts.groups
+        least_of_group = np.array([least for least, _ in stated_groups])
+        relative_error = np.array([relative for _, relative in stated_groups])
+        group = np.searchsorted(least_of_group, measured, side="right") - 1
+        group = np.maximum(group, 0)
+        common = np.maximum(measured, least_of_group[group]) * relative_error[group]
+        shared = (Shared(group, common),)
+
+        least_users = np.full(len(rows), terms.sampling.least)
         if terms.known is not None:
-            users[table["known"].to_numpy()[rows]] = 0
-        own = (Shared(groups, common),)
-        return cls(rows, weights, measured, errors, own, users, terms.detection_threshold)
+            is_known = table["known"].to_numpy()[rows]
+            least_users[is_known] = 0
+        return cls(rows, weights, measured, errors, shared, least_users, terms.detection_threshold)
 
     def of_amount(self, table: pa.Table, clipped: Clipped) -> "CountedKeys":
-        """Return the same keys with what was measured of an amount, instead of their users."""
+        """Return the same keys with the measured sums of an amount instead of their users."""
         amount = clipped.amount
         values = table[amount.measured].to_numpy()[self.rows]
         errors = table[amount.error].to_numpy()[self.rows]
-        relative = np.array(clipped.groups or (0.0,))
+        relative_error = np.array(clipped.groups or (0.0,))
         [shared] = self.shared
-        common = np.abs(values) * relative[shared.groups]
-        return replace(self, values=values, errors=errors, shared=(Shared(shared.groups, common),))
+        common = np.abs(values) * relative_error[shared.groups]
+        shared_of_amount = (Shared(shared.groups, common),)
+        return replace(self, values=values, errors=errors, shared=shared_of_amount)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -105,21 +120,23 @@ class CountedKeys(NormalKeys):
 
     @property
     def possible(self) -> Floats:
-        """The number of users of each key: what was measured, or the least that it can be."""
+        """The number of users of each key: as measured, or the least that it can be."""
         return np.maximum(self.values, self.least)
 
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
         low, high = self.intervals(level)
-        return KeyEstimates(self.possible[places], self.errors[places], low[places], high[places])
+        value = self.possible
+        return KeyEstimates(value[places], self.errors[places], low[places], high[places])
 
     def intervals(self, level: float, keys: int = 1) -> tuple[Floats, Floats]:
-        """Return the interval of each key, in whole users; with the number of `keys`, those of all keys at once."""
+        """Return the interval of each key, in whole users; with the number of `keys`, intervals that hold at once."""
         keys = max(keys, 1)
         low, high = self.whole(margin(level, keys))
         if self.gaps is None:
             return low, high
         # where a release misses a key, half of the upper tail goes to what it misses
-        missed = self.missed((1 - level) / 4 / keys)
+        upper_tail = (1 - level) / 2
+        missed = self.missed(upper_tail / 2 / keys)
         _, higher = self.whole(margin((1 + level) / 2, keys))
         return low, np.where(missed > 0, higher + missed, high)
 
@@ -130,22 +147,25 @@ class CountedKeys(NormalKeys):
         return np.maximum(low, self.least), np.maximum(high, self.least)
 
     def missed(self, probability: float) -> Floats:
-        """Return what each key has at most in releases that do not report it, but for this probability."""
-        return np.zeros(len(self)) if self.gaps is None else self.gaps.most(probability)
+        """Return what each key has at most in releases that do not report it; misses with this probability."""
+        if self.gaps is None:
+            return np.zeros(len(self))
+        return self.gaps.most(probability)
 
     def larger(self, place: int, level: float) -> tuple[int, int]:
-        """By intervals of the differences from all other keys at once."""
+        """Count by intervals of the differences from all other keys at once (Bonferroni)."""
         pairs = max(len(self) - 1, 1)
         missed = self.missed((1 - level) / 4 / pairs)
-        if self.gaps is not None:
-            level = (1 + level) / 2
+        level_of_noise = level if self.gaps is None else (1 + level) / 2
         differences = self.values - self.values[place]
         errors = np.hypot(self.errors, self.errors[place])
-        reach = margin(level, pairs) * errors
-        others = np.arange(len(self)) != place
-        surely = others & (differences - missed[place] > reach)
-        possibly = others & (differences + missed > -reach)
-        return int(surely.sum()), int(possibly.sum())
+        reach = margin(level_of_noise, pairs) * errors
+        is_other = np.arange(len(self)) != place
+        least_difference = differences - missed[place]
+        most_difference = differences + missed
+        surely_larger = is_other & (least_difference > reach)
+        possibly_larger = is_other & (most_difference > -reach)
+        return int(surely_larger.sum()), int(possibly_larger.sum())
 
     def fewest(self, frequency: int, level: float) -> float:
         return float(Reached(self, level).fewest(frequency))
@@ -153,41 +173,47 @@ class CountedKeys(NormalKeys):
     # ---- keys together
 
     def reaching(self, frequency: int) -> Floats:
-        """Return the probability that each key has at least this many users, given what is public of it.
+        """Return the probability that each key has `frequency` users or more.
 
-        By the normal law around what was measured, cut off below the least number of users.
+        By the normal law around the measured number, given that the key has its least number of users.
         """
-        many = self._probability_reaching(frequency)
-        some = self._probability_reaching(self.least)
-        cut_off = np.clip(many / np.maximum(some, 1e-300), 0, 1)
-        return np.where(frequency > self.least, cut_off, 1.0)
+        reaching = self._probability_reaching(frequency)
+        reaching_least = self._probability_reaching(self.least)
+        conditional = reaching / np.maximum(reaching_least, _TINY)
+        return np.where(frequency > self.least, np.clip(conditional, 0, 1), 1.0)
 
     def _probability_reaching(self, frequency: Ints | int) -> Floats:
-        """The probability of reaching a whole number, by the normal law."""
-        return normal_probability((self.values - frequency + 0.5) / self.errors)
+        """Return the probability of reaching a whole number, by the normal law with a continuity correction."""
+        excess = self.values - frequency + 0.5
+        return normal_probability(excess / self.errors)
 
     def error_of_sum(self, chosen: Any = slice(None)) -> float:
-        """The error of a weighted sum: of the keys by themselves, and what those of a group have in common."""
+        """Return the error of a weighted sum over chosen keys: of keys by themselves, and that which they share.
+
+        The shared parts of several releases may be alike from day to day, so they add up themselves.
+        """
         weights = self.weights[chosen]
         own = float(np.linalg.norm(weights * self.errors[chosen]))
-        in_common = math.fsum(
-            shared.of_sum(weights, chosen) for shared in self.shared
-        )  # alike from day to day
+        in_common = math.fsum([shared.of_sum(weights, chosen) for shared in self.shared])
         return math.hypot(own, in_common)
 
     @property
     def least_sum(self) -> float:
         """The least that the weighted sum can be, since each key has its least number of users."""
-        return float(self.weights @ self.least) if (self.weights >= 0).all() else -math.inf
+        if (self.weights < 0).any():
+            return -math.inf
+        return float(self.weights @ self.least)
 
 
 class Reached:
-    """Bounds of how many keys have at least a number of users, and of the n-th largest number of users.
+    """Bounds of the number of keys that have at least x users, and of the n-th largest number of users.
 
-    A bound by c errors: a key of fewer than x users has ``value - c error >= x`` with a probability of at most
-    ``p = Phi(-c)``. Of K keys, let N have x users or more. Then at most B(K - N) of the others seem to, where B is a
-    quantile of the binomial law of p. So if s keys seem to, ``s <= N + B(K - N)``. Upper bounds are the same with all
-    signs changed. Of the probability that a bound misses, each c has an equal part; B = 0 at the largest c.
+    A bound by intervals of c errors: a key *seems* to have x users if its lower end, ``value - c error``, is x or more.
+    A key of fewer than x users seems to have x with a probability of at most ``p = Phi(-c)``. Of K keys, let N have x
+    users or more. Then at most B(K - N) of the others seem to, where B is a quantile of the binomial law of p. So if s
+    keys seem to, ``s <= N + B(K - N)``, and the least such N is a lower bound. Upper bounds are the same with all signs
+    changed. Of the probability that a bound misses, each c has an equal part; B = 0 at the largest c, at which all
+    intervals hold.
     """
 
     def __init__(self, keys: CountedKeys, level: float) -> None:
@@ -205,86 +231,100 @@ class Reached:
             self._bounds.append(_Bound.of(keys, reach, false, missed))
 
     def fewest(self, users: int) -> int:
-        """Return a lower bound of the number of keys of at least this many users."""
+        """Return a lower bound of the number of keys that have `users` users or more."""
         return max(bound.fewest(users) for bound in self._bounds)
 
     def most(self, users: int) -> int:
-        """Return an upper bound of it."""
+        """Return an upper bound of the number of keys that have `users` users or more."""
         return min(bound.most(users) for bound in self._bounds)
 
     def low(self, place: int) -> float:
-        """Return a lower bound of the number of users at a place, from the largest number on, which is at 0."""
+        """Return a lower bound of the number of users at a place, in descending order from 0 on."""
         return max(bound.low(place) for bound in self._bounds)
 
     def high(self, place: int) -> float:
-        """Return an upper bound of it."""
+        """Return an upper bound of the number of users at a place, in descending order from 0 on."""
         return min(bound.high(place) for bound in self._bounds)
 
 
 @dataclass(frozen=True, eq=False)
 class _Bound:
-    """The ends of the keys' intervals, ascending, and how many of them may be false, by the number of keys."""
+    """The bounds by intervals of one length."""
 
-    lows: Floats
-    highs: Floats
-    false: Ints
-    least: float  # that any key has
+    lows: Floats  # the lower ends of all keys, ascending
+    highs: Floats  # the upper ends, ascending
+    false: Ints  # how many of n intervals may miss, for n from 0 on: B
+    least: float  # the least number of users that any key has
 
     @staticmethod
     def of(keys: CountedKeys, reach: float, false: Ints, missed: Floats) -> "_Bound":
-        """Return the bound by this number of errors, and what releases miss of each key."""
+        """Return the bounds by intervals of `reach` errors; `missed` is what releases may miss of each key."""
         lows, highs = keys.whole(reach)
         highs = highs + missed
         least = float(keys.least.min(initial=MAX_FREQUENCY))
         return _Bound(np.sort(lows), np.sort(highs), false, least)
 
     def fewest(self, users: int) -> int:
-        return self._least(len(self.lows) - int(np.searchsorted(self.lows, users)))
+        seem_fewer = int(np.searchsorted(self.lows, users))
+        return self._least_number(len(self.lows) - seem_fewer)
 
     def most(self, users: int) -> int:
-        return len(self.highs) - self._least(int(np.searchsorted(self.highs, users)))
+        seem_fewer = int(np.searchsorted(self.highs, users))
+        return len(self.highs) - self._least_number(seem_fewer)
 
     def low(self, place: int) -> float:
-        seeming = place + 1 + int(self.false[len(self.lows) - place])
-        return float(self.lows[-seeming]) if seeming <= len(self.lows) else self.least
+        # `place` keys are larger; of the others, this number may seem to be
+        false = int(self.false[len(self.lows) - place])
+        seeming = place + 1 + false
+        if seeming > len(self.lows):
+            return self.least
+        return float(self.lows[-seeming])
 
     def high(self, place: int) -> float:
-        below = len(self.highs) - place  # keys up to this one, from the smallest on
-        seeming = below + int(self.false[place + 1])
-        return float(self.highs[seeming - 1]) if seeming <= len(self.highs) else math.inf
+        # of the keys that are as large as this one, or larger, some may seem to be smaller
+        false = int(self.false[place + 1])
+        seeming = len(self.highs) - place + false
+        if seeming > len(self.highs):
+            return math.inf
+        return float(self.highs[seeming - 1])
 
-    def _least(self, seeming: int) -> int:
-        """The least number N of keys with ``N + B(K - N) >= seeming``."""
+    def _least_number(self, seeming: int) -> int:
+        """Return the least number N of keys with ``N + B(K - N) >= seeming``."""
         n = np.arange(len(self.false))
-        return int(np.argmax(n + self.false[::-1] >= seeming))
+        most_seeming = n + self.false[::-1]
+        return int(np.argmax(most_seeming >= seeming))
 
 
 @lru_cache(maxsize=16)
 def most_false(keys: int, probability: float, tail: float) -> Ints:
-    """Return, for each number of keys, the least b that a binomial number of them exceeds with `tail` at most.
+    """Return B for n from 0 to `keys`: the least b that a binomial number of n exceeds with probability `tail` at most.
 
     >>> most_false(4, 0.5, 0.1)
     array([0, 1, 2, 3, 3])
     """
     most = np.zeros(keys + 1, np.int64)
-    b, at_most, equal = 0, 1.0, 1.0  # of n keys: the probability of b or fewer, and that of b
+    b = 0
+    at_most_b = 1.0  # the probability that b or fewer of n are false
+    exactly_b = 1.0  # the probability that b of n are
     for n in range(1, keys + 1):
-        # one key more: b or fewer stay so, unless there are b and the new one is false
-        at_most -= probability * equal
-        equal = math.exp(_log_binomial(n, b, probability))
-        while 1 - at_most > tail:
+        # with one key more, b or fewer are false as before, unless b were and the new one is
+        at_most_b -= probability * exactly_b
+        exactly_b = math.exp(_log_binomial(n, b, probability))
+        while 1 - at_most_b > tail:
             b += 1
-            equal = math.exp(_log_binomial(n, b, probability))
-            at_most += equal
+            exactly_b = math.exp(_log_binomial(n, b, probability))
+            at_most_b += exactly_b
         most[n] = b
     most.flags.writeable = False
     return most
 
 
 def _log_binomial(n: int, b: int, p: float) -> float:
-    """The logarithm of the binomial probability of b out of n."""
+    """Return the logarithm of the binomial probability of b out of n."""
     if b > n:
         return -math.inf
     rest = n - b
-    chosen = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(rest + 1)
-    return chosen + b * math.log(p) + rest * math.log1p(-p)
+    log_coefficient = math.lgamma(n + 1) - math.lgamma(b + 1) - math.lgamma(rest + 1)
+    log_false = b * math.log(p)
+    log_true = rest * math.log1p(-p)
+    return log_coefficient + log_false + log_true

@@ -16,6 +16,8 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.reported import Bools
 from dpsample.scheme.sampling import Floats
 
+_TINY = 1e-300  # keeps ratios of zeros defined
+
 
 class Bounded(NamedTuple):
     """A number with its error and its interval."""
@@ -32,7 +34,8 @@ def sum_of_keys(keys: CountedKeys, level: float) -> Bounded | None:
         return None
     if len(keys) == 1:
         return _sum_of_one(keys, level)
-    return _not_below(keys.least_sum, float(keys.weights @ keys.values), keys.error_of_sum(), level)
+    value = float(keys.weights @ keys.values)
+    return _not_below(keys.least_sum, value, keys.error_of_sum(), level)
 
 
 def mean_of_keys(keys: CountedKeys, level: float) -> Bounded | None:
@@ -40,120 +43,146 @@ def mean_of_keys(keys: CountedKeys, level: float) -> Bounded | None:
     weight = float(keys.weights.sum())
     if weight <= 0:
         return None
-    value, error = float(keys.weights @ keys.values) / weight, keys.error_of_sum() / weight
+    value = float(keys.weights @ keys.values) / weight
+    error = keys.error_of_sum() / weight
     return _not_below(keys.least_sum / weight, value, error, level)
 
 
 def _not_below(least: float, value: float, error: float, level: float) -> Bounded:
-    """A number with a normal error, moved to where it can be."""
+    """Return a number with a normal error, and its interval; each is raised to the least that is possible."""
     reach = margin(level) * error
-    return Bounded(max(value, least), error, max(value - reach, least), max(value + reach, least))
+    low = max(value - reach, least)
+    high = max(value + reach, least)
+    return Bounded(max(value, least), error, low, high)
 
 
 def _sum_of_one(keys: CountedKeys, level: float) -> Bounded:
+    """Return the sum over a single key, with its own interval."""
     weight = float(keys.weights[0])
-    value, error, low, high = (
-        weight * float(column[0]) for column in keys.estimates(np.zeros(1, int), level)
-    )
+    only = np.zeros(1, int)
+    estimate = keys.estimates(only, level)
+    value, error, low, high = [weight * float(column[0]) for column in estimate]
     return Bounded(value, abs(error), min(low, high), max(low, high))
 
 
 def number_reaching(keys: CountedKeys, least: int, level: float) -> Bounded | None:
-    """Return the number of keys of at least this many users, or the sum of their weights; None if there are no keys."""
+    """Return the number of keys of `least` users or more, or the sum of their weights; None if there are no keys.
+
+    Each key has them with a probability p, so that its variance is ``weight**2 p (1 - p)``.
+    """
     if not len(keys):
         return None
-    p, weights = keys.reaching(least), keys.weights
+    weights = keys.weights
     if (weights == 1).all():
         reached = Reached(keys, level)
-        low, high = sorted(
-            (float(reached.fewest(least)), float(reached.most(least)))
-        )  # if they miss, they may cross
+        ends = float(reached.fewest(least)), float(reached.most(least))
+        low, high = sorted(ends)  # bounds that miss may cross
     else:
-        found = _Reaching.of(keys, least, level)
-        sure, possible = weights[found.certain].sum(), weights[found.possible]
-        low = float(sure + np.minimum(possible, 0).sum())
-        high = float(sure + np.maximum(possible, 0).sum())
-    error = math.sqrt(float(weights**2 @ (p * (1 - p))))
-    return Bounded(float(np.clip(weights @ p, low, high)), error, low, high)
+        reaching = _Reaching.of(keys, least, level)
+        low, high = reaching.bounds_of_sum(weights)
+    p = keys.reaching(least)
+    value = float(np.clip(weights @ p, low, high))
+    variance = float(weights**2 @ (p * (1 - p)))
+    return Bounded(value, math.sqrt(variance), low, high)
 
 
 def sum_from(keys: CountedKeys, least: int, level: float) -> Bounded | None:
-    """Return the sum over the keys of at least this many users; None if no key can have them."""
-    part = (1 + level) / 2
-    found = _Reaching.of(keys, least, part, weighted=True)
-    if not found.any.any():
+    """Return the sum over the keys of `least` users or more; None if no key can have them."""
+    level_of_half = (1 + level) / 2
+    reaching = _Reaching.of(keys, least, level_of_half, weighted=True)
+    if not reaching.any.any():
         return None
-    sums = keys.weights * keys.values
-    reach = margin(part) * keys.error_of_sum(found.any)
-    sure, possible = float(sums[found.certain].sum()), sums[found.possible]
-    # a key that possibly counts may be measured below 0
-    least_sum = float(keys.weights[found.certain].sum()) * least
-    low = max(sure + float(np.minimum(possible, 0.0).sum()) - reach, least_sum)
-    high = max(sure + float(np.maximum(possible, 0.0).sum()) + reach, low)
-    likely = keys.weights * keys.reaching(least)
-    value = float(likely @ np.maximum(keys.values, least))
+    low_sum, high_sum = reaching.bounds_of_sum(keys.weights * keys.values)
+    reach = margin(level_of_half) * keys.error_of_sum(reaching.any)
+    # the certain keys have that many users each, also if they were measured lower
+    least_sum = float(keys.weights[reaching.certain].sum()) * least
+    low = max(low_sum - reach, least_sum)
+    high = max(high_sum + reach, low)
+    likely_weights = keys.weights * keys.reaching(least)
+    value = float(likely_weights @ np.maximum(keys.values, least))
     return _between(value, low, high, level)
 
 
 def mean_from(keys: CountedKeys, least: int, level: float) -> Bounded | None:
-    """Return the mean over the keys of at least this many users; None if no key can have them.
+    """Return the mean over the keys of `least` users or more; None if no key can have them.
 
     The interval is the union of those of all sets of keys that are possible.
     """
-    part = (1 + level) / 2
-    found = _Reaching.of(keys, least, part, weighted=True)
-    if not keys.weights[found.any].sum() > 0:
+    level_of_half = (1 + level) / 2
+    reaching = _Reaching.of(keys, least, level_of_half, weighted=True)
+    if not keys.weights[reaching.any].sum() > 0:
         return None
-    reach = margin(part) * keys.error_of_sum(found.any)
-    smallest = _smallest_mean(keys.weights, keys.values, found, -reach)
-    largest = -_smallest_mean(keys.weights, -keys.values, found, -reach)
-    low, high = max(smallest, float(least)), max(largest, float(least))
-    likely = keys.weights * keys.reaching(least)
-    sums = float(likely @ np.maximum(keys.values, least))
-    return _between(sums / max(float(likely.sum()), 1e-300), low, high, level)
+    reach = margin(level_of_half) * keys.error_of_sum(reaching.any)
+    smallest = _smallest_mean(keys.weights, keys.values, reaching, -reach)
+    largest = -_smallest_mean(keys.weights, -keys.values, reaching, -reach)
+    low = max(smallest, float(least))
+    high = max(largest, float(least))
+    likely_weights = keys.weights * keys.reaching(least)
+    total = float(likely_weights @ np.maximum(keys.values, least))
+    value = total / max(float(likely_weights.sum()), _TINY)
+    return _between(value, low, high, level)
 
 
 def _between(value: float, low: float, high: float, level: float) -> Bounded:
-    """A number with the error of its interval: which keys count is uncertain, too."""
-    return Bounded(min(max(value, low), high), (high - low) / (2 * margin(level)), low, high)
+    """Return a number with the error of its interval: which keys count is uncertain, too."""
+    error = (high - low) / (2 * margin(level))
+    return Bounded(min(max(value, low), high), error, low, high)
 
 
 @dataclass(frozen=True, eq=False)
 class _Reaching:
-    """Which keys have a least number of users with certainty, and which others possibly have."""
+    """The keys that have a least number of users with certainty, and the others that possibly have."""
 
     certain: Bools
     possible: Bools
 
     @staticmethod
     def of(keys: CountedKeys, least: int, level: float, weighted: bool = False) -> "_Reaching":
-        """Decide by intervals of all keys at once; sums that are `weighted` need weights from 0 on."""
+        """Return which keys have `least` users, by intervals of all keys at once.
+
+        If the answer is a sum that is `weighted`, weights must not be negative.
+        """
         if weighted and (keys.weights < 0).any():
             raise InvalidValue(
                 "a sum or mean with `at_least` must have weights from 0 on", "leave `at_least` out"
             )
         lows, highs = keys.intervals(level, keys=max(len(keys), 1))
-        return _Reaching(lows >= least, (highs >= least) & (lows < least))
+        certain = lows >= least
+        possible = (highs >= least) & ~certain
+        return _Reaching(certain, possible)
+
+    def bounds_of_sum(self, values: Floats) -> tuple[float, float]:
+        """Return the least and the largest sum of values over the certain keys and any of the possible ones."""
+        certain_sum = float(values[self.certain].sum())
+        possible = values[self.possible]
+        least = certain_sum + float(np.minimum(possible, 0.0).sum())
+        largest = certain_sum + float(np.maximum(possible, 0.0).sum())
+        return least, largest
 
     @property
     def any(self) -> Bools:
-        """Which keys have it with certainty, or possibly."""
+        """The keys that have it with certainty, or possibly."""
         return self.certain | self.possible
 
 
 def _smallest_mean(weights: Floats, values: Floats, keys: _Reaching, shift: float) -> float:
-    """The smallest mean over the certain keys and any of the possible ones, with `shift` added to the sum.
+    """Return the smallest mean over the certain keys and any of the possible ones, with `shift` added to the sum.
 
-    It takes in the possible keys in the order of their values.
+    A possible key makes the mean smaller if its value is below it. So the smallest mean takes in the possible keys in
+    the order of their values, up to one of them.
     """
     certain = keys.certain
     certain_weight = weights[certain].sum()
     certain_sum = float(weights[certain] @ values[certain]) + shift
-    order = np.argsort(values[keys.possible], kind="stable")
-    w = weights[keys.possible][order]
-    v = values[keys.possible][order]
-    weight = certain_weight + np.append(0.0, np.cumsum(w))
-    sums = certain_sum + np.append(0.0, np.cumsum(w * v))
-    some = weight > 0
-    means = sums[some] / weight[some]
-    return float(means.min()) if len(means) else -math.inf
+    ascending = np.argsort(values[keys.possible], kind="stable")
+    possible_weights = weights[keys.possible][ascending]
+    possible_values = values[keys.possible][ascending]
+    taken_weight = np.append(0.0, np.cumsum(possible_weights))
+    taken_sum = np.append(0.0, np.cumsum(possible_weights * possible_values))
+    weight = certain_weight + taken_weight
+    total = certain_sum + taken_sum
+    has_weight = weight > 0
+    if not has_weight.any():
+        return -math.inf
+    means = total[has_weight] / weight[has_weight]
+    return float(means.min())

@@ -1,6 +1,6 @@
-"""Evidence: what questions are answered from, whatever the kind of release.
+"""Evidence: the statements of a release that its answers follow from, whatever its kind.
 
-A kind of release has one class of `Evidence`. It says what the reported keys have together, what is known of each, and
+A kind of release has one class of `Evidence`. It states the sums over the reported keys, what is known of each key, and
 what it means that a key was not reported. `answers` makes all answers of these parts, so that a question exists once.
 
 **Several releases add up to evidence again.** Their coins are independent. So the estimates of a key, or of the keys
@@ -23,7 +23,7 @@ from dpsample.answers.estimates import Estimates
 from dpsample.answers.question import Question
 from dpsample.answers.selection import Rows, Selection
 from dpsample.errors import InvalidValue
-from dpsample.estimators.estimate import Estimate
+from dpsample.estimators.estimate import Below, Estimate
 from dpsample.scheme.sampling import Floats, Ints
 
 
@@ -61,12 +61,13 @@ class Keys(ABC):
     Methods take and return *places* among these keys.
     """
 
-    rows: Ints  # of each, among the reported keys
-    called = "reported keys"
-    others = "; keys that were not reported are not compared"  # what a top list says of them
-    widens_top = (
-        False  # whether the intervals of a top list are those of the higher level that it needs
+    rows: Ints  # the place of each among the reported keys
+    called = "reported keys"  # the name of these keys in notes
+    others = (
+        "; keys that were not reported are not compared"  # the note of a top list on other keys
     )
+    # whether the intervals of a top list have the higher level at which they hold on average
+    widens_top = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -96,12 +97,17 @@ class Keys(ABC):
         """Return a lower bound of the number of selected keys of this frequency or more."""
 
     def rivals(self, listed: Ints, level: float) -> int:
-        """Return how many keys compete for a list: the more do, the longer intervals are, and the more keys compete."""
-        rivals, before = len(listed), 0
-        while rivals > before:
+        """Return how many keys compete for a list: those whose interval reaches into it.
+
+        The more keys compete, the higher is the level, and the longer intervals are: so they are counted until no more
+        do.
+        """
+        rivals = len(listed)
+        while True:
             competing = self.competing(listed, level_among(level, len(listed), rivals))
-            before, rivals = rivals, max(competing, rivals)
-        return rivals
+            if competing <= rivals:
+                return rivals
+            rivals = competing
 
 
 def level_among(level: float, listed: int, rivals: int) -> float:
@@ -116,7 +122,7 @@ def level_among(level: float, listed: int, rivals: int) -> float:
 
 
 class Evidence(ABC):
-    """What a release, or several together, say of their keys."""
+    """The statements of a release, or of several together, about their keys."""
 
     rows: Rows  # the reported keys
 
@@ -127,7 +133,7 @@ class Evidence(ABC):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What every answer says."""
+        """The notes of every answer."""
         return ()
 
     @abstractmethod
@@ -166,12 +172,12 @@ class Evidence(ABC):
         """Estimate the number of elements whose keys were not reported."""
 
     def row_of(self, key: Any) -> int | None:
-        """Find a key among the reported ones; None if it was not reported."""
-        [(rows, _)] = Selection(self.rows, [key]).weighted_rows()[1]
+        """Return the row of a key among the reported ones; None if it was not reported."""
+        _, [(rows, _)] = Selection(self.rows, [key]).weighted_rows()
         return int(rows[0]) if len(rows) else None
 
     def place_of(self, key: Any, keys: Keys) -> int | None:
-        """Find a key among selected ones; None if it was not reported."""
+        """Return the place of a key among selected ones; None if it was not reported."""
         row = self.row_of(key)
         if row is None:
             return None
@@ -182,17 +188,19 @@ class Evidence(ABC):
 
 
 def rank_of_unreported(unreported: Estimate, keys: Keys) -> Estimate:
-    """Return the rank of a key that was not reported: it comes after the keys that are more frequent than it may be."""
-    before = (
-        keys.fewest(int(unreported.high) + 1, unreported.level)
-        if math.isfinite(unreported.high)
-        else 0.0
-    )
+    """Return the rank of a key that was not reported, given the bounds of its frequency.
+
+    It comes after the keys that are more frequent than it may be.
+    """
+    before = 0.0
+    if math.isfinite(unreported.high):
+        more_frequent = int(unreported.high) + 1
+        before = keys.fewest(more_frequent, unreported.level)
     return replace(unreported, low=1.0 + before, high=math.inf, keys=len(keys))
 
 
 def answered(selection: Selection, of_group: Callable[[Ints, Floats], Estimate]) -> Groups:
-    """Answer for each group by the rows of its keys and their weights."""
+    """Return the answer of a function for each group, given the rows of its keys and their weights."""
     groups, selected = selection.weighted_rows()
     return Groups(groups, [of_group(rows, weights) for rows, weights in selected])
 
@@ -202,16 +210,19 @@ def together(found: Groups, threshold: int | None, level: float) -> Estimates:
     estimates = found.estimates
     columns = _reported_columns(estimates)
     for name in ("value", "standard_error", "low", "high"):
-        columns[name] = pa.array([getattr(e, name) for e in estimates], pa.float64())
-    columns["keys"] = pa.array([e.keys for e in estimates], pa.int64())
-    if any(e.below and e.below.kind == "extrapolated" for e in estimates):
-        columns["below"] = pa.array(
-            [e.below.value if e.below else 0.0 for e in estimates], pa.float64()
-        )
-    columns["guaranteed"] = pa.array([e.guaranteed for e in estimates], pa.bool_())
-    notes = dict.fromkeys(note for e in estimates for note in e.notes)
+        numbers = [getattr(estimate, name) for estimate in estimates]
+        columns[name] = pa.array(numbers, pa.float64())
+    keys = [estimate.keys for estimate in estimates]
+    columns["keys"] = pa.array(keys, pa.int64())
+    below = [estimate.below or Below(value=0.0) for estimate in estimates]
+    if any(part.kind == "extrapolated" for part in below):
+        columns["below"] = pa.array([part.value for part in below], pa.float64())
+    guaranteed = [estimate.guaranteed for estimate in estimates]
+    columns["guaranteed"] = pa.array(guaranteed, pa.bool_())
+
+    notes = dict.fromkeys(note for estimate in estimates for note in estimate.notes)
     least = estimates[0].at_least if estimates else None
-    others = {e.reported.others for e in estimates if e.reported is not None}
+    others = {one.reported.others for one in estimates if one.reported is not None}
     return Estimates(
         found.groups,
         pa.table(columns),
@@ -224,13 +235,15 @@ def together(found: Groups, threshold: int | None, level: float) -> Estimates:
 
 
 def _reported_columns(estimates: Sequence[Estimate]) -> dict[str, pa.Array]:
-    """Return the columns of what is in reported keys, if the estimates are totals."""
-    parts = [e.reported for e in estimates if e.reported is not None]
+    """Return the columns of the sums over reported keys, if the estimates are totals."""
+    parts = [estimate.reported for estimate in estimates if estimate.reported is not None]
     if not parts or len(parts) < len(estimates):
         return {}
-    columns = {
-        "reported": [part.value for part in parts],
-        "reported_low": [part.low for part in parts],
-        "reported_high": [part.high for part in parts],
+    values = [part.value for part in parts]
+    lows = [part.low for part in parts]
+    highs = [part.high for part in parts]
+    return {
+        "reported": pa.array(values, pa.float64()),
+        "reported_low": pa.array(lows, pa.float64()),
+        "reported_high": pa.array(highs, pa.float64()),
     }
-    return {name: pa.array(numbers, pa.float64()) for name, numbers in columns.items()}

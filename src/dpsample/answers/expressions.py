@@ -4,19 +4,28 @@ An expression is one scalar expression on named columns. Its syntax tree must co
 are listed here, whatever else a version of DuckDB may offer. Nesting is limited, and so is the memory for texts, which
 DuckDB's own limit does not cover: a bound on the bytes of every text follows from the tree and the columns. This module
 only looks at the tree; `selection` has DuckDB parse and run the expression.
+
+A tree is the JSON of DuckDB's `json_serialize_sql`. A *node* is a part of it that is an expression: it has a class,
+such as FUNCTION, and the expressions that it is made of somewhere below.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from dpsample.errors import InvalidValue
 
-LONGEST = 100_000  # characters
+LONGEST = 100_000  # characters: far more than anybody writes, and parsed at once
 DEEPEST = 250  # levels of nesting; DuckDB and Python have stacks for some 1,000
-MEMORY = 256 << 20  # bytes of texts that an expression may hold at once
-_PARTS = {
+MEMORY = (
+    256 << 20
+)  # bytes of texts that an expression may hold at once: room for them on any machine
+_NAMED_IN_MESSAGES = 20  # columns, at most
+_SHOWN_OF_TEXT = 80  # characters of an expression in a message
+_SHOWN_OF_ERRORS = 200  # characters of another program's message
+# the classes of nodes that may occur
+_CLASSES = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
     *("CONSTANT", "FUNCTION", "OPERATOR", "TYPE"),
 }
@@ -39,6 +48,8 @@ _FUNCTIONS = """
     week weekday weekofyear xor year yearweek
 """
 _ALLOWED = frozenset(_FUNCTIONS.split())
+# the columns of a release that no question can name: keys of a frequency are selected in another way
+_NUMBERS = ("estimate", "low", "high", "token")
 # functions that return texts, by how many bytes they return at most for each byte of their arguments
 _TIMES_1 = """
     || array_extract concat concat_ws encode from_base64 from_hex greatest if least left ltrim nullif regexp_extract
@@ -57,15 +68,17 @@ _GROWTH = {
 }
 # functions of numbers, and also of bits, lists and numbers of any length, which grow as texts do
 _ANY_LENGTH = frozenset(["&", "+", "-", "<<", ">>", "add", "subtract", "xor", "|", "~"])
-_TABLES = frozenset(
-    ["damerau_levenshtein", "editdist3"]
-)  # hold a number for each pair of characters
+# functions that hold a number of 8 bytes for each pair of characters
+_TABLES = frozenset(["damerau_levenshtein", "editdist3"])
 _BOOLEANS = frozenset(["OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"])
-_TEXT_TYPES = "BINARY BLOB BPCHAR BYTEA CHAR NVARCHAR STRING TEXT VARBINARY VARCHAR"
-_SHORT_TYPES = """
+# types by their names in casts: those of texts, and those whose values have at most `_SHORT` bytes as text
+_TEXT_NAMES = "BINARY BLOB BPCHAR BYTEA CHAR NVARCHAR STRING TEXT VARBINARY VARCHAR"
+_TEXT_TYPES = frozenset(_TEXT_NAMES.split())
+_SHORT_NAMES = """
     BIGINT BOOL BOOLEAN DATE DECIMAL DOUBLE FLOAT FLOAT4 FLOAT8 HUGEINT INT INT1 INT2 INT4 INT8 INTEGER INTERVAL LOGICAL
     NUMERIC REAL SMALLINT TIME TIMESTAMP TIMESTAMPTZ TINYINT UBIGINT UHUGEINT UINTEGER USMALLINT UTINYINT UUID
 """
+_SHORT_TYPES = frozenset(_SHORT_NAMES.split())
 _SHORT = 64  # bytes of a number, a date or a hash, as text
 
 
@@ -76,231 +89,307 @@ class Bytes:
     longest: int
     together: int
 
+    def __add__(self, other: "Bytes") -> "Bytes":
+        return Bytes(self.longest + other.longest, self.together + other.together)
 
-def check_expression(
-    what: str,
+    def times(self, growth: int) -> "Bytes":
+        """Return the bounds of texts that are longer by this factor."""
+        return Bytes(self.longest * growth, self.together * growth)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An expression whose parts are all allowed.
+
+    sql      the expression in parentheses, ready for use in a statement
+    columns  the columns that it names
+    tree     its syntax tree
+    """
+
+    sql: str
+    columns: frozenset[str]
+    tree: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """An expression as it was given: the name of the argument, its text, and the columns that it may name."""
+
+    argument: str
+    text: str
+    columns: tuple[str, ...]
+
+    def checked(self, parse: Callable[[str], str]) -> Checked:
+        """Check each part of the expression. `parse` returns the syntax tree of a statement, as DuckDB writes it."""
+        self._check_text()
+        # a comment at the end of the text ends before the parenthesis
+        sql = f"(\n{self.text}\n)"
+        # a text that closes the parenthesis, and goes on, has another statement around it than 1 has
+        statement_of_one, _ = self._parsed(parse, "(\n1\n)")
+        statement, tree = self._parsed(parse, sql)
+        if statement != statement_of_one or tree is None:
+            self._refuse(
+                quoted(self.text), "leave out everything that is not part of one expression"
+            )
+        columns = self._checked_nodes(tree)
+        return Checked(sql, frozenset(columns), tree)
+
+    def _check_text(self) -> None:
+        remedy = f'write up to {LONGEST:,} characters, such as "length(name) > 3"'
+        if not self.text.strip():
+            self._refuse("an empty one", remedy)
+        if "\0" in self.text:
+            self._refuse("one with a NUL", remedy)
+        if len(self.text) > LONGEST:
+            self._refuse(f"{len(self.text):,} characters", remedy)
+
+    def _parsed(self, parse: Callable[[str], str], sql: str) -> tuple[Any, Any]:
+        """Return the syntax of ``SELECT`` around the expression, and its own tree; None if there are several."""
+        try:
+            parsed = json.loads(parse("SELECT " + sql))
+        except (RecursionError, ValueError):
+            problem = f"{self._must}, not nested too deeply and of text"
+            raise InvalidValue(problem, "simplify it") from None
+        if parsed["error"]:
+            problem = f"{self._must}; {one_line(str(parsed['error_message']))}"
+            raise InvalidValue(problem, "check its syntax")
+        if len(parsed["statements"]) != 1:
+            return None, None
+        select = parsed["statements"][0]["node"]
+        expressions = select.pop("select_list", [])
+        tree = expressions[0] if len(expressions) == 1 else None
+        return _without_places(parsed), tree
+
+    def _checked_nodes(self, tree: dict[str, Any]) -> set[str]:
+        """Return the columns that the nodes of a tree name; refuses nodes that are not allowed, and deep nesting."""
+        columns = set()
+        waiting = [(tree, 1)]
+        while waiting:
+            node, depth = waiting.pop()
+            if depth > DEEPEST:
+                self._refuse("nested too deeply", f"simplify it to {DEEPEST} levels")
+            kind = node["class"]
+            if kind == "COLUMN_REF":
+                columns.add(self._checked_column(node))
+            elif kind == "FUNCTION":
+                self._check_function(node)
+            elif kind not in _CLASSES:
+                part = kind.lower().replace("_", " ")
+                self._refuse(f"{part} in {quoted(self.text)}", "write it without")
+            waiting += [(part, depth + 1) for part in _parts_of(node)]
+        return columns
+
+    def _checked_column(self, node: dict[str, Any]) -> str:
+        """Return the column that a node names, as it is written in `columns`."""
+        path = node["column_names"]
+        by_lower_case = {name.lower(): name for name in self.columns}
+        column = by_lower_case.get(path[0].lower())
+        if len(path) == 1 and column is not None:
+            return column
+        remedy = "name one of these, and put text in 'quotes'"
+        if path[-1].lower() in _NUMBERS:
+            remedy += "; keys of a least frequency are selected by at_least=..."
+        return self._refuse(f"the column {'.'.join(path)!r}", remedy)
+
+    def _check_function(self, node: dict[str, Any]) -> None:
+        name = str(node["function_name"])
+        has_extras = any(node.get(extra) for extra in ("schema", "catalog", "distinct", "filter"))
+        is_plain = not has_extras and not node["order_bys"]["orders"]
+        if name.lower() not in _ALLOWED or not is_plain:
+            raise InvalidValue(
+                f"{self.argument} can use plain functions of one key's values, not {name!r} in {quoted(self.text)}",
+                "see the list of functions in dpsample.answers.expressions, or give a Python function",
+            )
+
+    @property
+    def _must(self) -> str:
+        return f"{self.argument} must be one SQL expression on the columns {listed(self.columns)}"
+
+    def _refuse(self, given: str, remedy: str) -> NoReturn:
+        raise InvalidValue(f"{self._must}, not {given}", remedy)
+
+
+def check_memory(
+    argument: str,
     text: str,
-    columns: Iterable[str],
-    parse: Callable[[str], Any],
+    checked: Checked,
     bytes_of: Callable[[str], Bytes],
     rows: int,
-) -> tuple[str, set[str]]:
-    """Check an expression; return it in parentheses, ready for use, and the columns that it names.
+) -> None:
+    """Refuse an expression whose texts may take too much memory.
 
-    `parse` returns the syntax tree of a statement, as DuckDB writes it; `bytes_of` returns the bound for the texts of a
-    column; `rows` is the number of rows for which values are held at once.
+    `bytes_of` returns the bounds for a column; `rows` is the number of rows for which values are held at once.
     """
-    wanted = f"{what} must be one SQL expression on the columns {listed(columns)}"
-    if len(text) > LONGEST or not text.strip() or "\0" in text:
-        given = (
-            "an empty one"
-            if not text.strip()
-            else "one with a NUL"
-            if "\0" in text
-            else f"{len(text):,} characters"
-        )
+    columns = {name.lower(): bytes_of(name) for name in checked.columns}
+    texts = _Texts(columns, rows)
+    texts.bytes_of(checked.tree)
+    if sum(texts.held) > MEMORY:
         raise InvalidValue(
-            f"{wanted}, not {given}",
-            f'write up to {LONGEST:,} characters, such as "length(name) > 3"',
-        )
-    wrapped = f"(\n{text}\n)"  # a comment at its end ends before the parenthesis
-    frame, _ = _parsed(parse, wanted, "(\n1\n)")
-    frame_here, tree = _parsed(parse, wanted, wrapped)
-    if frame_here != frame or tree is None:
-        raise InvalidValue(
-            f"{wanted}, not {quoted(text)}",
-            "leave out everything that is not part of one expression",
-        )
-    named = {name.lower(): name for name in columns}
-    used: set[str] = set()
-    todo = [(tree, 1)]
-    while todo:
-        node, depth = todo.pop()
-        used |= _named_columns(node, what, wanted, text, named)
-        if depth > DEEPEST:
-            raise InvalidValue(
-                f"{wanted}, not nested too deeply", f"simplify it to {DEEPEST} levels"
-            )
-        todo += [(part, depth + 1) for part in _parts_of(node)]
-    together: list[int] = []
-    _bytes(tree, {name.lower(): bytes_of(name) for name in used}, rows, together)
-    if sum(together) > MEMORY:
-        raise InvalidValue(
-            f"the texts that {what} computes can take at most {MEMORY >> 20} MB, and {quoted(text)} may take more",
+            f"the texts that {argument} computes can take at most {MEMORY >> 20} MB, and {quoted(text)} may take more",
             "nest fewer functions that make texts longer, such as hex and replace, or give a Python function",
         )
-    return wrapped, used
 
 
-def pinned_columns(text: str, parse: Callable[[str], Any]) -> set[str]:
+def pinned_columns(text: str, parse: Callable[[str], str]) -> set[str]:
     """Return the columns, in lower case, that an expression which was checked sets equal to a constant.
 
     >>> from dpsample.answers.selection import syntax
     >>> sorted(pinned_columns("Word = 'cat' AND 3 = size", syntax)), pinned_columns("a = 1 OR b = 2", syntax)
     (['size', 'word'], set())
     """
-    _, tree = _parsed(parse, "", f"(\n{text}\n)")
-    todo, pinned = [tree], set()
-    while todo:
-        node = todo.pop()
+    _, tree = Given("where", text, ())._parsed(parse, f"(\n{text}\n)")
+    pinned: set[str] = set()
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
         parts = list(_parts_of(node))
         if node["type"] == "CONJUNCTION_AND":
-            todo += parts
-        elif node["type"] == "COMPARE_EQUAL" and {part["class"] for part in parts} == {
-            "COLUMN_REF",
-            "CONSTANT",
-        }:
-            pinned |= {
-                part["column_names"][0].lower() for part in parts if part["class"] == "COLUMN_REF"
-            }
+            waiting += parts
+        elif node["type"] == "COMPARE_EQUAL":
+            pinned |= _equal_to_a_constant(parts)
     return pinned
 
 
-def _parsed(parse: Callable[[str], Any], wanted: str, wrapped: str) -> tuple[Any, Any]:
-    """Return the syntax of ``SELECT`` around the expression, and the expression's own; None if there are several."""
-    try:
-        parsed = json.loads(parse("SELECT " + wrapped))
-    except (RecursionError, ValueError):
-        parsed = None
-    if parsed is None:
-        raise InvalidValue(f"{wanted}, not nested too deeply and of text", "simplify it")
-    if parsed["error"]:
-        raise InvalidValue(
-            f"{wanted}; {one_line(str(parsed['error_message']))}", "check its syntax"
-        )
-    if len(parsed["statements"]) != 1:
-        return None, None
-    node = parsed["statements"][0]["node"]
-    expressions = node.pop("select_list", [])
-    return _without_places(parsed), expressions[0] if len(expressions) == 1 else None
+def _equal_to_a_constant(parts: list[dict[str, Any]]) -> set[str]:
+    """Return the column of a comparison, in lower case, if its other side is a constant."""
+    classes = {part["class"] for part in parts}
+    if classes != {"COLUMN_REF", "CONSTANT"}:
+        return set()
+    columns = [part for part in parts if part["class"] == "COLUMN_REF"]
+    return {column["column_names"][0].lower() for column in columns}
 
 
 def _without_places(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {
-            name: _without_places(part)
-            for name, part in tree.items()
-            if not name.startswith("query_location")
-        }
-    return [_without_places(part) for part in tree] if isinstance(tree, list) else tree
+    """Return a tree without the places in the text, which differ between expressions of one structure."""
+    if isinstance(tree, list):
+        return [_without_places(part) for part in tree]
+    if not isinstance(tree, dict):
+        return tree
+    kept = [name for name in tree if not name.startswith("query_location")]
+    return {name: _without_places(tree[name]) for name in kept}
 
 
 def _parts_of(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the expressions right below one, in order."""
-    todo = list(node.values())[::-1]
-    while todo:
-        part = todo.pop()
+    waiting = list(node.values())[::-1]
+    while waiting:
+        part = waiting.pop()
         if isinstance(part, dict) and "class" in part:
             yield part
-        elif isinstance(part, dict | list):
-            todo += list(part.values() if isinstance(part, dict) else part)[::-1]
+        elif isinstance(part, dict):
+            waiting += list(part.values())[::-1]
+        elif isinstance(part, list):
+            waiting += part[::-1]
 
 
-def _named_columns(
-    node: dict[str, Any], what: str, wanted: str, text: str, named: dict[str, str]
-) -> set[str]:
-    """Refuse a part that is not listed; return the columns that this very part names."""
-    kind = node["class"]
-    if kind == "COLUMN_REF":
-        path = node["column_names"]
-        if len(path) != 1 or path[0].lower() not in named:
-            remedy = "name one of these, and put text in 'quotes'"
-            if path[-1].lower() in ("estimate", "low", "high", "token"):
-                remedy += "; keys of a least frequency are selected by at_least=..."
-            raise InvalidValue(f"{wanted}, not the column {'.'.join(path)!r}", remedy)
-        return {named[path[0].lower()]}
-    if kind == "FUNCTION":
-        name = str(node["function_name"])
-        plain = not (
-            node.get("schema") or node.get("catalog") or node.get("distinct") or node.get("filter")
-        )
-        if name.lower() not in _ALLOWED or not plain or node["order_bys"]["orders"]:
-            raise InvalidValue(
-                f"{what} can use plain functions of one key's values, not {name!r} in {quoted(text)}",
-                "see the list of functions in dpsample.answers.expressions, or give a Python function",
-            )
-    elif kind not in _PARTS:
-        raise InvalidValue(
-            f"{wanted}, not {kind.lower().replace('_', ' ')} in {quoted(text)}", "write it without"
-        )
-    return set()
+class _Texts:
+    """The bounds of the texts that an expression computes, from the bounds of its columns (in lower case).
+
+    `held` collects, for each node that computes texts, the bytes of all that are held at once.
+    """
+
+    def __init__(self, columns: Mapping[str, Bytes], rows: int) -> None:
+        self._columns = columns
+        self._rows = rows
+        self._short = Bytes(_SHORT, _SHORT * rows)
+        self.held: list[int] = []
+
+    def bytes_of(self, node: dict[str, Any]) -> Bytes:
+        """Return the bounds of a node, after those of its parts."""
+        kind = node["class"]
+        if kind == "COLUMN_REF":
+            return self._columns[node["column_names"][0].lower()]
+        if kind == "CONSTANT":
+            length = _length_of_constant(node)
+            return Bytes(length, length * self._rows)
+        parts = [self.bytes_of(part) for part in _parts_of(node)]
+        if _is_short(node, parts):
+            return self._short
+        if _function_of(node) in _TABLES:
+            # a table with a row for each character of one text, and a column for each of the other
+            cells = (parts[0].longest + 2) * (parts[-1].longest + 2)
+            self.held.append(8 * cells)
+            return self._short
+        grown = self._grown(node, parts)
+        held = min(grown.together, grown.longest * self._rows)
+        self.held.append(held)
+        return Bytes(grown.longest, held)
+
+    def _grown(self, node: dict[str, Any], parts: list[Bytes]) -> Bytes:
+        """Return the bounds of what a node makes of the texts of its parts."""
+        kind = node["class"]
+        name = _function_of(node)
+        together = sum(parts, Bytes(0, 0))
+        if kind == "CASE":  # one of the parts
+            longest = max(part.longest for part in parts)
+            return Bytes(longest, together.together)
+        if kind in ("CAST", "COLLATE"):
+            # to a text, a byte becomes \xAB; to another type, it may become an element of a list
+            is_text = kind == "COLLATE" or _type_of(node) in _TEXT_TYPES
+            return together.times(4 if is_text else 16) + self._short
+        if name in ("replace", "regexp_replace"):
+            text, _, replacement = parts[:3]
+            # one replacement for each byte and one more
+            with_one_more = text + Bytes(1, self._rows)
+            if name == "replace":
+                return with_one_more.times(max(1, replacement.longest))
+            # in the replacement of a pattern, \1 stands for a part of the text
+            return with_one_more.times(1 + 2 * replacement.longest)
+        if name == "concat_ws":
+            return together.times(len(parts))
+        return together.times(_GROWTH.get(name, 1))
 
 
-def _bytes(
-    node: dict[str, Any], columns: Mapping[str, Bytes], rows: int, together: list[int]
-) -> Bytes:
-    """Bound the texts that a part of an expression computes, and note in `together` all that are held at once."""
-    kind, short = node["class"], Bytes(_SHORT, _SHORT * rows)
-    if kind == "COLUMN_REF":
-        return columns[node["column_names"][0].lower()]
-    if kind == "CONSTANT":
-        literal = node.get("literal") or node.get("value") or {}
-        length = len(str(literal.get("text", literal.get("value", node))).encode(errors="replace"))
-        return Bytes(length, length * rows)
-    parts = [_bytes(part, columns, rows, together) for part in _parts_of(node)]
-    if _is_short(node, parts):
-        return short
-    longest, held = sum(part.longest for part in parts), sum(part.together for part in parts)
-    name = str(node.get("function_name", "")).lower()
-    if kind == "CASE":
-        longest = max(part.longest for part in parts)
-    elif kind in ("CAST", "COLLATE"):
-        growth = (
-            4 if _type_of(node) in _TEXT_TYPES.split() or kind == "COLLATE" else 16
-        )  # a byte as \xAB, an element of a list
-        longest, held = growth * longest + _SHORT, growth * held + _SHORT * rows
-    elif name in ("replace", "regexp_replace"):
-        # one replacement for each byte and one more; in a pattern's replacement, \1 stands for a part of the text
-        growth = max(1, parts[2].longest) if name == "replace" else 1 + 2 * parts[2].longest
-        longest, held = (parts[0].longest + 1) * growth, (parts[0].together + rows) * growth
-    elif name in _TABLES:
-        together.append(8 * (parts[0].longest + 2) * (parts[-1].longest + 2))
-        return short
-    else:
-        growth = len(parts) if name == "concat_ws" else _GROWTH.get(name, 1)
-        longest, held = growth * longest, growth * held
-    together.append(min(held, longest * rows))
-    return Bytes(longest, together[-1])
+def _length_of_constant(node: dict[str, Any]) -> int:
+    """Return the bytes of a constant as text, or more."""
+    literal = node.get("literal") or node.get("value") or {}
+    value = literal.get("text", literal.get("value", node))
+    return len(str(value).encode(errors="replace"))
+
+
+def _function_of(node: dict[str, Any]) -> str:
+    """Return the name of the function that a node calls; empty if it calls none."""
+    return str(node.get("function_name", "")).lower()
 
 
 def _is_short(node: dict[str, Any], parts: list[Bytes]) -> bool:
-    """Whether a part of an expression is a number, a date, a boolean or a hash."""
-    kind, name = node["class"], str(node.get("function_name", "")).lower()
+    """Whether a node computes a number, a date, a boolean or a hash."""
+    kind = node["class"]
+    name = _function_of(node)
     if kind == "FUNCTION" and name in _ANY_LENGTH:
         return all(part.longest <= _SHORT for part in parts)
     if kind == "FUNCTION":
         return name not in _GROWTH and name not in _TABLES
     if kind == "OPERATOR":
         return node["type"].startswith("COMPARE_") or node["type"] in _BOOLEANS
-    return (
-        _type_of(node) in _SHORT_TYPES.split()
-        if kind == "CAST"
-        else kind not in ("CASE", "COLLATE")
-    )
+    if kind == "CAST":
+        return _type_of(node) in _SHORT_TYPES
+    return kind not in ("CASE", "COLLATE")
 
 
 def _type_of(cast: dict[str, Any]) -> str:
-    """The type of a cast, as DuckDB 2 or 1 writes it."""
-    return str(
-        (cast.get("type_expr") or {}).get("type_name") or (cast.get("cast_type") or {}).get("id")
-    ).upper()
+    """Return the type of a cast, as DuckDB 2 or 1 writes it."""
+    in_version_2 = (cast.get("type_expr") or {}).get("type_name")
+    in_version_1 = (cast.get("cast_type") or {}).get("id")
+    return str(in_version_2 or in_version_1).upper()
 
 
 def listed(columns: Iterable[str]) -> str:
-    """Name columns for a message, at most 20."""
+    """Return the names of columns for a message, at most 20."""
     names = list(columns)
-    return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+    shown = ", ".join(map(repr, names[:_NAMED_IN_MESSAGES]))
+    return f"{shown}, ..." if len(names) > _NAMED_IN_MESSAGES else shown
 
 
 def quoted(text: str) -> str:
-    """Quote an expression for a message, shortened."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")
+    """Return an expression in quotes for a message, shortened."""
+    if len(text) > _SHOWN_OF_TEXT:
+        text = text[: _SHOWN_OF_TEXT - 3] + "..."
+    return repr(text)
 
 
 def one_line(message: str) -> str:
-    """Keep the first line of another program's message, without anything that commands a terminal."""
-    first = message.strip().split("\n", 1)[0]
-    return (
-        "".join(c if c.isprintable() else "?" for c in first[:200]).replace("; ", ", ")
-        or "an error"
-    )
+    """Return the first line of another program's message, without anything that commands a terminal."""
+    first, *_ = message.strip().split("\n", 1)
+    printable = [c if c.isprintable() else "?" for c in first[:_SHOWN_OF_ERRORS]]
+    return "".join(printable).replace("; ", ", ") or "an error"

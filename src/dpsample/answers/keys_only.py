@@ -22,10 +22,12 @@ _NOTE = "this counts the reported keys; how many others there are is unknown"
 
 
 class KeysOnlyEvidence(Evidence):
-    """What a release says that has keys and no numbers."""
+    """The evidence of a release that has keys and no numbers."""
 
     def __init__(self, rows: Rows, silence: Silence, total: Total | None) -> None:
-        self.rows, self.silence, self.total = rows, silence, total
+        self.rows = rows
+        self.silence = silence
+        self.total = total
 
     @staticmethod
     def of(table: pa.Table, terms: Terms) -> "KeysOnlyEvidence":
@@ -37,19 +39,16 @@ class KeysOnlyEvidence(Evidence):
         return self.silence.detection_threshold
 
     def sums(self, question: Question) -> Groups:
-        counts_each_key = bool((question.measure([1, MAX_FREQUENCY]) == 1).all())
+        at_both_ends = question.measure([1, MAX_FREQUENCY])
+        counts_each_key = bool((at_both_ends == 1).all())
         if question.at_least is not None or not counts_each_key:
-            self._refuse("what depends on frequencies")
+            self._refuse("a number that depends on frequencies")
+        level = question.level
+        threshold = self.detection_threshold
 
         def of_group(rows: Ints, weights: Floats) -> Estimate:
             weight = float(weights.sum())
-            return reported_keys(
-                len(rows),
-                weight,
-                question.level,
-                self.detection_threshold,
-                "a release of keys only: ",
-            )
+            return reported_keys(len(rows), weight, level, threshold, "a release of keys only: ")
 
         return answered(Selection.of(self.rows, question), of_group)
 
@@ -81,7 +80,11 @@ class KeysOnlyEvidence(Evidence):
 def reported_keys(
     keys: int, weight: float, level: float, threshold: int | None, about: str = ""
 ) -> Estimate:
-    """Return the number of reported keys, or the sum of their weights: a lower bound, if each has weight 1."""
+    """Return the number of reported keys, or the sum of their weights: a lower bound, if each has weight 1.
+
+    `threshold` is the detection threshold, and `about` begins the note.
+    """
+    reported = Reported(weight, 0.0, weight, weight)
     return Estimate(
         weight,
         math.nan,
@@ -93,5 +96,5 @@ def reported_keys(
         detection_threshold=threshold,
         guaranteed=False,
         notes=(about + _NOTE,),
-        reported=Reported(weight, 0.0, weight, weight),
+        reported=reported,
     )

@@ -37,10 +37,12 @@ from dpsample.scheme.tokens import token_law
 
 ALL_KNOWN = "the same: all of these keys are known, and reported"
 _NO_OTHER = "of the selected keys, none that is not known is reported"
+_TINY = 1e-300  # keeps ratios of zeros defined
+_LEAST_ERROR = 1e-9  # of a key whose law has one frequency, so that it has a normal law; smaller changes nothing
 
 
 class Noise(NamedTuple):
-    """What the token of a known key lacks to its frequency: the mean, the variance, and the excess kurtosis."""
+    """Moments of the frequency of a known key less its token; the kurtosis is that in excess of a normal law's."""
 
     mean: float
     variance: float
@@ -52,7 +54,8 @@ class KnownKeys:
     """The known keys of a release, and sums over them.
 
     view    the keys, with the elements that were added to their tokens
-    places  of these keys among all keys of the release
+    places  the places of these keys among all keys of the release
+    added   the number of elements that were added to each frequency before its token was drawn
     """
 
     view: TokenView
@@ -61,49 +64,59 @@ class KnownKeys:
 
     @cached_property
     def noise(self) -> Noise:
-        """The law of what a token lacks."""
+        """The moments of a frequency less its token, the same at all frequencies from the added one on."""
         scheme = self.view.scheme
         law = token_law(self.added, *scheme)
-        lack, p = self.added - law.cells / scheme.grid, law.probabilities / law.reported
-        mean = float(p @ lack)
-        variance, fourth = (float(p @ (lack - mean) ** power) for power in (2, 4))
-        return Noise(mean, variance, fourth / variance**2 - 3)
+        lacking = self.added - law.cells / scheme.grid
+        p = law.probabilities / law.reported
+        mean = float(p @ lacking)
+        variance = float(p @ (lacking - mean) ** 2)
+        fourth_moment = float(p @ (lacking - mean) ** 4)
+        return Noise(mean, variance, fourth_moment / variance**2 - 3)
 
     def sum(self, question: Question, tally: Tally) -> Estimate:
         """Estimate what a question sums over the keys of a tally: frequencies, or a number of keys."""
-        level, counted_from = question.level, question.counts_keys_from
+        level = question.level
+        counted_from = question.counts_keys_from
         if counted_from is not None:
-            return self._with_all_reported(self.number(tally, counted_from, level))
-        together = (
-            self.sum_of_one(tally, level)
-            if tally.total == 1
-            else self.sum_of_frequencies(tally, level)
-        )
+            return _with_all_reported(self.number(tally, counted_from, level))
+        if tally.total == 1:
+            of_all = self.sum_of_one(tally, level)
+        else:
+            of_all = self.sum_of_frequencies(tally, level)
         if question.at_least is None:
-            return self._with_all_reported(together)
-        reported = Reported(together.value, together.standard_error, together.low, together.high)
+            return _with_all_reported(of_all)
+        reported = _as_reported(of_all)
         frequent = self.sum_from(tally, question.at_least, level)
         return replace(frequent, reported=reported, at_least=question.at_least)
 
     def sum_of_frequencies(self, tally: Tally, level: float) -> Estimate:
         """Estimate the sum of frequencies: without bias, and with an error that is known.
 
-        The noise of a single key is not normal. The quantile of its sum is that of Cornish and Fisher.
+        The noise of a single key is not normal. The quantile of the sum is that of Cornish and Fisher, whose term of
+        the excess kurtosis k is ``(z**3 - 3 z) k / 24``. Weights raised to 4 add up to those of the fourth cumulant.
         """
         if not tally.total:
             return _nothing(level)
         noise = self.noise
         frequencies = tally.cells / self.view.scheme.grid - self.added + noise.mean
         value = float(tally.weights @ frequencies)
-        squares = float(tally.squares.sum())
-        error = math.sqrt(noise.variance * squares)
-        fourths = float((tally.squares**2 / np.maximum(tally.keys, 1)).sum())
-        kurtosis = noise.kurtosis * fourths / max(squares, 1e-300) ** 2  # of the sum
+        squared_weights = float(tally.squares.sum())
+        error = math.sqrt(noise.variance * squared_weights)
+
+        # as if all keys of one token had the same weight
+        fourth_powers = tally.squares**2 / np.maximum(tally.keys, 1)
+        kurtosis_of_sum = (
+            noise.kurtosis * float(fourth_powers.sum()) / max(squared_weights, _TINY) ** 2
+        )
         z = NormalDist().inv_cdf(0.5 + level / 2)
-        reach = (z + (z**3 - 3 * z) * kurtosis / 24) * error
-        low, high = value - reach, value + reach
+        quantile = z + (z**3 - 3 * z) * kurtosis_of_sum / 24
+        low = value - quantile * error
+        high = value + quantile * error
         if (tally.weights >= 0).all():
-            value, low, high = (max(number, 0.0) for number in (value, low, high))
+            value = max(value, 0.0)
+            low = max(low, 0.0)
+            high = max(high, 0.0)
         return Estimate(value, error, low, high, level, keys=tally.total, detection_threshold=0)
 
     def sum_of_one(self, tally: Tally, level: float) -> Estimate:
@@ -112,40 +125,40 @@ class KnownKeys:
         raised = np.ravel(likely_frequencies(tally.cells, *self.view.scheme, level))
         frequencies = np.maximum(raised - self.added, 0.0)
         value, *ends = (weight * frequencies).tolist()
-        low, high = min(ends), max(ends)
+        low = min(ends)  # a negative weight changes the ends
+        high = max(ends)
         error = abs(weight) * math.sqrt(self.noise.variance)
         return Estimate(value, error, low, high, level, keys=1, detection_threshold=0)
 
     def sum_from(self, tally: Tally, least: int, level: float) -> Estimate:
-        """Estimate the sum of the frequencies of the keys of a frequency or more."""
+        """Estimate the sum of the frequencies of the keys of frequency `least` or more."""
         if not tally.total:
             return _nothing(level)
         measure = FREQUENCY.beyond(self.added).from_frequency(self.added + least)
-        found = estimate(tally, self.view.scheme, measure, level=level)
-        return replace(found, detection_threshold=0, at_least=None, below=None)
+        total = estimate(tally, self.view.scheme, measure, level=level)
+        return replace(total, detection_threshold=0, at_least=None, below=None)
 
     def number(self, tally: Tally, least: int, level: float) -> Estimate:
-        """Estimate the number of keys of a frequency or more, or the sum of their weights."""
+        """Estimate the number of keys of frequency `least` or more, or the sum of their weights."""
         if not tally.total:
             return _nothing(level)
-        found = estimate(tally, self.view.scheme, Measure.at_least(self.added + least), level=level)
+        measure = Measure.at_least(self.added + least)
+        number = estimate(tally, self.view.scheme, measure, level=level)
         if not (tally.weights == tally.keys).all():
-            return found
-        value, low, high = (
-            min(max(n, 0.0), float(tally.total)) for n in (found.value, found.low, found.high)
+            return number
+        keys = float(tally.total)
+        return replace(
+            number,
+            value=min(max(number.value, 0.0), keys),
+            low=min(max(number.low, 0.0), keys),
+            high=min(max(number.high, 0.0), keys),
+            detection_threshold=0,
         )
-        return replace(found, value=value, low=low, high=high, detection_threshold=0)
-
-    @staticmethod
-    def _with_all_reported(found: Estimate) -> Estimate:
-        """The same number, stated to be that of the reported keys and of all."""
-        ends = found.value, found.standard_error, found.low, found.high
-        return replace(found, reported=Reported(*ends, others=ALL_KNOWN))
 
 
 @dataclass(frozen=True, eq=False)
 class KnownEvidence(Evidence):
-    """What a release says whose keys are known ones, and others, unless there are known ones only."""
+    """The evidence of a release with known keys, and with others unless it has known keys only."""
 
     rows: Rows
     known: KnownKeys
@@ -158,12 +171,14 @@ class KnownEvidence(Evidence):
         """Return the evidence of a release."""
         assert terms.known is not None
         assert terms.known.added is not None
-        every, silence, added = TokenView.of(table, terms), Silence.of(terms), terms.known.added
-        listed = table["known"].to_numpy()
-        places = np.flatnonzero(listed)
-        known = KnownKeys(every.take(places, added), places, added)
-        others = TokenEvidence(every.take(np.flatnonzero(~listed)), silence)
-        return KnownEvidence(every.rows, known, others, silence, terms.bought.total)
+        added = terms.known.added
+        view = TokenView.of(table, terms)
+        silence = Silence.of(terms)
+        is_known = table["known"].to_numpy()
+        places = np.flatnonzero(is_known)
+        known = KnownKeys(view.take(places, added), places, added)
+        others = TokenEvidence(view.take(np.flatnonzero(~is_known)), silence)
+        return KnownEvidence(view.rows, known, others, silence, terms.bought.total)
 
     @property
     def detection_threshold(self) -> int | None:
@@ -178,28 +193,28 @@ class KnownEvidence(Evidence):
                 f"a release with known keys cannot sum {question.measure}",
                 "ask frequency, keys or at-least:T",
             )
-        known = self._of_known(question)
-        found = known if self.silence.only_listed else _merged(self.others.sums(question), known)
+        groups = self._sums_of_known(question)
+        if not self.silence.only_listed:
+            groups = _merged(self.others.sums(question), groups)
         if question.by:
-            return found
-        bought, [estimate] = self.total, found.estimates
+            return groups
+        [estimate] = groups.estimates
         share = None
-        if bought is not None and question.is_plain_sum and bought.value > 0:
-            share = estimate.value / float(bought.value)
-        return found._replace(estimates=[replace(estimate, share=share)])
+        total = self.total
+        if total is not None and total.value > 0 and question.is_plain_sum:
+            share = estimate.value / float(total.value)
+        return groups._replace(estimates=[replace(estimate, share=share)])
 
-    def _of_known(self, question: Question) -> Groups:
+    def _sums_of_known(self, question: Question) -> Groups:
+        """Return the sums over known keys alone."""
         groups, tallies = Selection.of(self.known.view.rows, question).tallies()
         return Groups(groups, [self.known.sum(question, tally) for tally in tallies])
 
     def means(self, question: Question) -> Groups:
         """Estimate the mean frequency of the selected keys of the list, also of those of frequency 0."""
         question.require_default_estimator("known keys")
-        if (
-            not self.silence.only_listed
-            or question.at_least is not None
-            or question.measure != FREQUENCY
-        ):
+        is_of_frequencies = question.measure == FREQUENCY and question.at_least is None
+        if not self.silence.only_listed or not is_of_frequencies:
             raise _refused(
                 "a mean of other keys, or of anything but the frequency,", "sum and count_keys"
             )
@@ -207,14 +222,21 @@ class KnownEvidence(Evidence):
         return Groups(groups, [self._mean(tally, question.level) for tally in tallies])
 
     def _mean(self, tally: Tally, level: float) -> Estimate:
-        summed, weight = self.known.sum_of_frequencies(tally, level), float(tally.weights.sum())
+        """Return the mean over the keys of a tally: their sum over the sum of their weights, which is known."""
+        weight = float(tally.weights.sum())
         if weight <= 0:
             raise InvalidValue(
                 "the weights of the keys of a mean must sum to more than 0",
                 "change where or weight",
             )
-        ends = {name: getattr(summed, name) / weight for name in KeyEstimates._fields}
-        return replace(summed, **ends)
+        total = self.known.sum_of_frequencies(tally, level)
+        return replace(
+            total,
+            value=total.value / weight,
+            standard_error=total.standard_error / weight,
+            low=total.low / weight,
+            high=total.high / weight,
+        )
 
     def quantiles(self, question: Question, shares: Floats) -> NoReturn:
         raise _refused("a quantile", "each_key, or count_keys with `at_least`")
@@ -231,107 +253,140 @@ class KnownEvidence(Evidence):
 
     def probability_above(self, a: Any, b: Any) -> float:
         keys = self.keys(Question())
-        return probability_above(
-            self.silence, *(keys.law(self.place_of(key, keys)) for key in (a, b))
-        )
+        law_of_a = keys.law(self.place_of(a, keys))
+        law_of_b = keys.law(self.place_of(b, keys))
+        return probability_above(self.silence, law_of_a, law_of_b)
 
 
 class ListedKeys(NormalKeys):
     """Selected keys, known ones and others, in the order of the release."""
 
     def __init__(self, evidence: KnownEvidence, rows: Ints, level: float) -> None:
-        known, self._added = evidence.known, evidence.known.added
-        is_known = np.isin(rows, known.places)
-        self.rows, self._is_known = rows, is_known
+        known = evidence.known
+        self.rows = rows
         self.detection_threshold = evidence.detection_threshold
-        listed_before = np.searchsorted(known.places, rows)
-        self._known = TokenKeys(known.view, listed_before[is_known])
-        self._others = TokenKeys(evidence.others.view, (rows - listed_before)[~is_known])
+        self._added = known.added
+        self._is_known = np.isin(rows, known.places)
+        # a row is at the place among the keys of its kind that the number of rows before it says
+        known_before = np.searchsorted(known.places, rows)
+        others_before = rows - known_before
+        self._known = TokenKeys(known.view, known_before[self._is_known])
+        self._others = TokenKeys(evidence.others.view, others_before[~self._is_known])
         each = self._each(level)
-        self.values, self.errors = each.value, each.standard_error
+        self.values = each.value
+        self.errors = each.standard_error
 
     def _each(self, level: float) -> KeyEstimates:
-        """The estimates of all keys: those of known ones without the elements that were added."""
+        """Return the estimates of all keys: those of known ones without the elements that were added."""
         known = self._known.estimates(np.arange(len(self._known)), level)
         others = self._others.estimates(np.arange(len(self._others)), level)
-        columns = np.zeros((4, len(self)))
-        columns[:, ~self._is_known] = others
-        columns[:, self._is_known] = known
-        error = np.maximum(columns[1], 1e-9)
-        lowered = np.maximum(columns - self._added, 0)
-        value, _, low, high = np.where(self._is_known, lowered, columns)
-        return KeyEstimates(value, error, low, high)
+
+        def of_all(name: str) -> Floats:
+            column = np.zeros(len(self))
+            column[~self._is_known] = getattr(others, name)
+            column[self._is_known] = getattr(known, name)
+            return column
+
+        def without_added(name: str) -> Floats:
+            column = of_all(name)
+            lowered = np.maximum(column - self._added, 0)
+            return np.where(self._is_known, lowered, column)
+
+        error = np.maximum(of_all("standard_error"), _LEAST_ERROR)
+        return KeyEstimates(
+            without_added("value"), error, without_added("low"), without_added("high")
+        )
 
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
-        return KeyEstimates(*(column[places] for column in self._each(level)))
+        each = self._each(level)
+        return KeyEstimates(*[column[places] for column in each])
 
     def _all_at_once(self, level: float) -> KeyEstimates:
-        """The estimates of all keys, with intervals that hold together (Bonferroni)."""
-        return self._each(1 - (1 - level) / max(len(self), 1))
+        """Return the estimates of all keys, with intervals that hold together (Bonferroni)."""
+        level_of_each = 1 - (1 - level) / max(len(self), 1)
+        return self._each(level_of_each)
 
     def larger(self, place: int, level: float) -> tuple[int, int]:
         each = self._all_at_once(level)
         others = np.arange(len(self)) != place
-        surely = each.low[others] > each.high[place]
-        possibly = each.high[others] > each.low[place]
-        return int(surely.sum()), int(possibly.sum())
+        surely_larger = each.low[others] > each.high[place]
+        possibly_larger = each.high[others] > each.low[place]
+        return int(surely_larger.sum()), int(possibly_larger.sum())
 
     def fewest(self, frequency: int, level: float) -> float:
-        return float((self._all_at_once(level).low >= frequency).sum())
+        each = self._all_at_once(level)
+        return float((each.low >= frequency).sum())
 
 
 def _merged(others: Groups, known: Groups) -> Groups:
     """Return the sums of both kinds of keys, in each group that either has."""
-    of_others = dict(zip(_rows(others.groups), others.estimates, strict=True))
-    of_known = dict(zip(_rows(known.groups), known.estimates, strict=True))
+    of_others = dict(zip(_values_of_groups(others.groups), others.estimates, strict=True))
+    of_known = dict(zip(_values_of_groups(known.groups), known.estimates, strict=True))
     groups = pa.concat_tables([known.groups, others.groups])
     if groups.num_columns:
         groups = groups.group_by(groups.column_names).aggregate([])
         ascending = [(name, "ascending") for name in groups.column_names]
         groups = groups.take(pc.sort_indices(groups, ascending))
-    added = [_added(of_others.get(group), of_known.get(group)) for group in _rows(groups)]
+    added = []
+    for group in _values_of_groups(groups):
+        added.append(_added(of_others.get(group), of_known.get(group)))
     return Groups(groups, added, others.remarks)
 
 
-def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the values of each group; without columns there is one."""
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) or [()] * (
-        not table.num_columns
-    )
+def _values_of_groups(groups: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the values of each group; without columns there is one group, which has none."""
+    if not groups.num_columns:
+        return [()]
+    columns = [column.to_pylist() for column in groups.columns]
+    return list(zip(*columns, strict=True))
 
 
 def _added(others: Estimate | None, known: Estimate | None) -> Estimate:
-    """The sum of two independent estimates, if there are two."""
+    """Return the sum of two independent estimates, or the only one that there is."""
     if others is None or known is None:
         [one] = [estimate for estimate in (others, known) if estimate is not None]
         return one
     notes = [*others.notes, *known.notes] if others.keys else [_NO_OTHER, *known.notes]
     if others.at_least is not None:
-        notes.insert(
-            0,
-            f"keys that are not known count from frequency {others.at_least:,} on; rarer ones do not",
-        )
+        least = f"{others.at_least:,}"
+        notes = [
+            f"keys that are not known count from frequency {least} on; rarer ones do not",
+            *notes,
+        ]
     value = others.value + known.value
-    down = math.hypot(others.value - others.low, known.value - known.low)
-    up = math.hypot(others.high - others.value, known.high - known.value)
-    together = replace(
+    below = math.hypot(others.value - others.low, known.value - known.low)
+    above = math.hypot(others.high - others.value, known.high - known.value)
+    error = math.hypot(_number(others.standard_error), _number(known.standard_error))
+    return replace(
         others,
         value=value,
-        standard_error=math.hypot(_number(others.standard_error), _number(known.standard_error)),
-        low=value - down,
-        high=value + up,
+        standard_error=error,
+        low=value - below,
+        high=value + above,
         bias=_number(others.bias) + _number(known.bias),
         keys=(others.keys or 0) + (known.keys or 0),
+        guaranteed=others.guaranteed and known.guaranteed,
+        notes=tuple(dict.fromkeys(notes)),
+        reported=_reported(others, known),
+        at_least=None,
+        below=None,
+        share=None,
     )
-    guaranteed, reported = others.guaranteed and known.guaranteed, _reported(others, known)
-    stated = replace(
-        together, guaranteed=guaranteed, notes=tuple(dict.fromkeys(notes)), reported=reported
-    )
-    return replace(stated, at_least=None, below=None, share=None)
+
+
+def _with_all_reported(estimate: Estimate) -> Estimate:
+    """Return the same number, stated to be that of the reported keys and of all."""
+    reported = replace(_as_reported(estimate), others=ALL_KNOWN)
+    return replace(estimate, reported=reported)
+
+
+def _as_reported(estimate: Estimate) -> Reported:
+    """Return an estimate as that of the reported keys."""
+    return Reported(estimate.value, estimate.standard_error, estimate.low, estimate.high)
 
 
 def _reported(others: Estimate, known: Estimate) -> Reported:
-    """What the reported keys of both kinds have."""
+    """Return the sum over the reported keys of both kinds."""
     assert others.reported is not None
     assert known.reported is not None
     if not known.keys:
@@ -347,7 +402,7 @@ def _number(value: float) -> float:
 
 
 def _nothing(level: float) -> Estimate:
-    """The sum over no known key."""
+    """Return the sum over no known key."""
     return Estimate(0.0, 0.0, 0.0, 0.0, level, keys=0, detection_threshold=0)
 
 

@@ -35,7 +35,10 @@ from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
 
-_WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
+# how the columns of whole numbers are printed
+_WHOLE_NUMBER = "{:,.0f}".format
+_FORMATS = dict.fromkeys(("estimate", "low", "high"), _WHOLE_NUMBER)
+# the facts that a print of a release shows, in this order
 _TOPICS = (
     Topic.PRIVACY,
     Topic.SAMPLED,
@@ -74,8 +77,9 @@ class Release(Answers):
 
     def __init__(self, table: pa.Table, terms: Terms) -> None:
         given, schema = release_schema(table.schema, terms)
-        batches = checked_rows(rebatch(table.select(given.names).to_batches(), given), terms)
-        self._table, self._terms = pa.Table.from_batches(batches, schema), terms
+        batches = rebatch(table.select(given.names).to_batches(), given)
+        self._table = pa.Table.from_batches(checked_rows(batches, terms), schema)
+        self._terms = terms
 
     @property
     def table(self) -> pa.Table:
@@ -104,20 +108,20 @@ class Release(Answers):
 
     @property
     def per_key(self) -> PerKey:
-        """What each key has of the privacy: that which its token was drawn by. Estimates follow from it."""
+        """The privacy parameters that each key's token was drawn with; estimates follow from them."""
         return self._terms.per_key
 
     @property
     def total(self) -> Total | None:
         """The private total of elements, if the release has one; at user level, of the keys that users kept.
 
-        Without a contribution bound it has each user with up to so many keys as its `sensitivity`.
+        Without a contribution bound, each user counts with at most `sensitivity` keys.
         """
         return self._terms.bought.total
 
     @property
     def kept(self) -> Kept | None:
-        """How much of their keys users kept, if the release has a contribution bound and a total."""
+        """The share of their keys that users kept, if the release has a contribution bound and a total."""
         return self._terms.bought.kept
 
     @property
@@ -229,14 +233,14 @@ class Release(Answers):
         return evidence_of(self._table, self._terms)
 
     def __len__(self) -> int:
-        return int(
-            self._table.num_rows
-        )  # without evidence, which takes long for some terms that a file may state
+        # without evidence, which takes long for some terms that a file may state
+        return int(self._table.num_rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release):
             return NotImplemented
-        return self._terms == other._terms and bool(self._table.equals(other._table))
+        has_same_rows = bool(self._table.equals(other._table))
+        return has_same_rows and self._terms == other._terms
 
     __hash__ = None  # type: ignore[assignment] # as for other containers
 
@@ -244,9 +248,9 @@ class Release(Answers):
         number = len(self)
         plural = "" if number == 1 else "s"
         head = f"Release: {number:,} key{plural}, {self._terms.kind.contents}"
-        facts = self._terms.facts(number, visibility=False)
-        lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts.about(*_TOPICS)]
-        rows = table_lines(self._table, _WHOLE)
+        facts = self._terms.facts(number, visibility=False).about(*_TOPICS)
+        lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts]
+        rows = table_lines(self._table, _FORMATS)
         return "\n".join([head, *lines, *rows])
 
     def _repr_html_(self) -> str:
@@ -263,9 +267,10 @@ def read_release(path: PathLike, *, format: str | None = None) -> Release:
             "get it again from where it was written",
         )
     if sorted(table.column_names) != sorted(terms.columns):
+        expected = ", ".join(map(repr, terms.columns))
+        present = ", ".join(map(repr, table.column_names))
         raise InvalidValue(
-            f"a release has the columns {', '.join(map(repr, terms.columns))}, "
-            f"not {', '.join(map(repr, table.column_names))}",
+            f"a release has the columns {expected}, not {present}",
             "get it again from where it was written",
         )
     return Release(table, terms)
@@ -282,7 +287,7 @@ def write_release(
 ) -> int:
     """Write a release from a stream of batches in key order, without holding it; return its number of rows.
 
-    Batches have the columns `terms.columns`, or of these the keys and tokens alone; `schema` states their types, even
+    Batches have the columns `terms.columns`, or only the keys and tokens among them; `schema` states their types, also
     if there are no batches.
     """
     given, schema = release_schema(schema, terms)
@@ -293,6 +298,7 @@ def write_release(
 
 
 def _missing(package: str) -> InvalidValue:
+    """Return the refusal of what needs a package that is not installed."""
     return InvalidValue(
         f"this needs {package}, which is not installed", f"run: pip install {package}"
     )

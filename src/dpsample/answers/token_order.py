@@ -27,20 +27,26 @@ from dpsample.scheme.tokens import first_frequency, support_length
 
 RARE = "the key may be below the detection threshold: its rank is uncertain"
 WORK = 4_000_000  # draws of a key's frequency: about a second of work
-DRAWS = 40, 1000  # of all keys together: fewest and most
-_CROWD = 20  # keys that may be above or below: if more, they may all have the same frequency
+# Draws of all keys together: the fewest, for a standard error of a probability of 8 points at most; the most, for 1.6.
+DRAWS = 40, 1000
+# The number of keys that may be above or below, beyond which the interval of a rank allows for all of them to have one
+# frequency. No record of the choice; a larger number makes the intervals of some ranks shorter, a smaller one longer.
+_CROWD = 20
+_LEAST_PI = 1e-9  # of a key: rarer ones would be drawn in numbers that no integer holds
+_LEAST_REPORTED = 1e-12  # of keys, as the parameter of a law that needs one above 0
 
 Law = tuple[Ints, Floats]  # frequencies of a key, and their probabilities
 
 
 def probability_larger(a: Law, b: Law) -> float:
     """Return the probability that a key of one law is more frequent than an independent key of another."""
-    frequencies_a, p = a
-    frequencies_b, q = b
-    order = np.argsort(frequencies_b)
-    upto = np.append(0, np.cumsum(q[order]))
-    number_below = np.searchsorted(frequencies_b[order], frequencies_a, side="left")
-    return float(p @ upto[number_below])
+    frequencies_a, p_a = a
+    frequencies_b, p_b = b
+    ascending = np.argsort(frequencies_b)
+    upto = np.append(0, np.cumsum(p_b[ascending]))
+    number_below = np.searchsorted(frequencies_b[ascending], frequencies_a, side="left")
+    probability_below = upto[number_below]  # that b is below, for each frequency of a
+    return float(p_a @ probability_below)
 
 
 class TokenKeys(Keys):
@@ -49,7 +55,8 @@ class TokenKeys(Keys):
     others = " and those that were not reported"
 
     def __init__(self, view: TokenView, rows: Ints) -> None:
-        self.view, self.rows = view, rows
+        self.view = view
+        self.rows = rows
         self.cells = view.cells[rows]
         self.tally = Tally.of(self.cells)
 
@@ -64,22 +71,24 @@ class TokenKeys(Keys):
         return frequencies[0], probabilities[0]
 
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
-        """Estimate each key from its token alone: values and intervals of the release's table, deviations of the laws.
+        """Estimate each key from its token alone: as in the release's table, with the standard deviations of its law.
 
         Keys of equal tokens have equal estimates, so that many keys cost no more than their distinct tokens.
         """
         distinct, back = np.unique(self.cells[places], return_inverse=True)
         value, low, high = self.view.frequencies(self.rows[places], level)
-        return KeyEstimates(value, self._deviations(distinct)[back], low, high)
+        deviations = self._deviations(distinct)
+        return KeyEstimates(value, deviations[back], low, high)
 
     def _deviations(self, cells: Ints) -> Floats:
-        """The deviations of the laws of some tokens; those of a block of tokens are in memory at once."""
+        """Return the deviations of the laws of some tokens; the laws of a block of tokens are in memory at once."""
         frequencies = support_length(self.view.scheme.per_key) + TUNING.ranking_margin
         at_once = max(1, WORK // frequencies)
         deviations = np.zeros(len(cells))
         for start in range(0, len(cells), at_once):
             block = slice(start, start + at_once)
-            deviations[block] = KeyLaws(*self.spectrum.posterior(cells[block])).deviation
+            laws = KeyLaws(*self.spectrum.posterior(cells[block]))
+            deviations[block] = laws.deviation
         return deviations
 
     def ordered(self) -> Ints:
@@ -92,13 +101,15 @@ class TokenKeys(Keys):
         The larger a token, the further its interval reaches: the first token that reaches is found by bisection.
         """
 
-        def reach(token: int) -> int:
-            return int(self.spectrum.interval([token], level)[1][0])
+        def upper_end(token: int) -> int:
+            _, high = self.spectrum.interval([token], level)
+            return int(high[0])
 
-        cells, tokens = self.cells[listed], self.tally.cells
-        low, _ = self.spectrum.interval(cells, level)
-        least_listed = int(np.searchsorted(tokens, cells.min()))
-        first = bisect_left(tokens, low.min(), hi=least_listed, key=reach)
+        listed_cells = self.cells[listed]
+        low, _ = self.spectrum.interval(listed_cells, level)
+        tokens = self.tally.cells
+        lowest_listed = int(np.searchsorted(tokens, listed_cells.min()))
+        first = bisect_left(tokens, low.min(), hi=lowest_listed, key=upper_end)
         return int(self.tally.keys[first:].sum())
 
     def in_the_top(self, k: int, listed: Ints) -> Floats:
@@ -108,7 +119,8 @@ class TokenKeys(Keys):
         competitors = self._competitors(lowest, None)
         places = np.searchsorted(competitors.cells, cells)
         tokens, back = np.unique(places, return_inverse=True)
-        return competitors.in_the_top(k, tokens)[back]
+        probability_of_token = competitors.in_the_top(k, tokens)
+        return probability_of_token[back]
 
     def rank(self, place: int, level: float) -> Estimate:
         cell = int(self.cells[place])
@@ -117,12 +129,15 @@ class TokenKeys(Keys):
         competitors = self._competitors(int(possible[0]) + 1, int(possible[-1]), without=cell)
         drawn = competitors.ranks(frequencies, probabilities)
         tail = (1 - level) / 2
-        low, high = drawn.quantile(tail), drawn.quantile(1 - tail)
+        low = drawn.quantile(tail)
+        high = drawn.quantile(1 - tail)
         if competitors.counts.sum() > _CROWD:
             fewest, most = self._ranks_of_interval(cell, 1 - tail)
-            low, high = min(low, fewest), max(high, most)
+            low = min(low, fewest)
+            high = max(high, most)
         threshold = self.view.detection_threshold
-        certain = threshold is not None and bool(frequencies @ probabilities >= threshold)
+        mean_frequency = frequencies @ probabilities
+        certain = threshold is not None and bool(mean_frequency >= threshold)
         return Estimate(
             drawn.mean,
             drawn.deviation,
@@ -139,11 +154,14 @@ class TokenKeys(Keys):
         return self._number_reaching(frequency, level).low
 
     def _number_reaching(self, frequency: int, level: float) -> Estimate:
-        """Estimate how many keys have a frequency or more."""
+        """Estimate how many keys have this frequency or more."""
         return estimate(self.tally, self.view.scheme, Measure.at_least(frequency), level=level)
 
     def _ranks_of_interval(self, cell: int, level: float) -> tuple[float, float]:
-        """The ranks at both ends of the interval of a token's frequency, whatever frequencies the other keys have."""
+        """Return bounds of the ranks at both ends of the interval of a token's frequency.
+
+        They hold whatever frequencies the other keys have.
+        """
         ends = self.spectrum.interval([cell], level)
         least, largest = np.ravel(ends).tolist()
         fewest_above = self._number_reaching(largest + 1, level).low
@@ -153,19 +171,23 @@ class TokenKeys(Keys):
     def _competitors(
         self, low: int, high: int | None, without: int | None = None
     ) -> "_Competitors":
-        """Return the keys whose frequency may be from low to high, without one key of the token `without`."""
-        scheme, tokens = self.view.scheme, self.tally.cells
+        """Return the keys whose frequency may be from low to high, without one key of the token `without`.
+
+        There is no upper end if `high` is None.
+        """
+        scheme = self.view.scheme
+        highest = MAX_FREQUENCY if high is None else high
+        tokens = self.tally.cells
+        keys = self.tally.keys - (tokens == without)
         first = first_frequency(tokens, scheme.grid)
         last = first + support_length(scheme.per_key) + TUNING.ranking_margin
-        certainly_above = first > (MAX_FREQUENCY if high is None else high)
-        counts = self.tally.keys - (tokens == without)
-        above = int(counts[certainly_above].sum())
+        certainly_above = first > highest
+        above = int(keys[certainly_above].sum())
 
-        near = (last >= low) & ~certainly_above & (counts > 0)
-        tokens, counts = tokens[near], counts[near]
-        laws = KeyLaws(*self.spectrum.posterior(tokens))
-        missed = _Missed.of(self.spectrum, scheme, low, high)
-        return _Competitors(tokens, counts, laws, missed, above)
+        is_near = (last >= low) & ~certainly_above & (keys > 0)
+        laws = KeyLaws(*self.spectrum.posterior(tokens[is_near]))
+        missed = _Missed.of(self.spectrum, scheme, low, highest)
+        return _Competitors(tokens[is_near], keys[is_near], laws, missed, above)
 
 
 class KeyLaws:
@@ -180,59 +202,69 @@ class KeyLaws:
 
     @cached_property
     def _ends(self) -> Floats:
-        """The distribution functions one after the other: that of token t goes from t to t + 1."""
+        """The distribution functions one after the other: that of token t rises from t to t + 1."""
         tokens = np.arange(len(self.upto))
-        return np.asarray((self.upto / self.upto[:, -1:] + tokens[:, None]).ravel())
+        distribution = self.upto / self.upto[:, -1:]
+        return np.asarray((distribution + tokens[:, None]).ravel())
 
     def draw(self, tokens: Ints, generator: np.random.Generator) -> Ints:
-        """Draw a frequency for a key of each of these tokens."""
+        """Draw a frequency for a key of each of these tokens: the inverse of its distribution function at random."""
         drawn = tokens + generator.random(len(tokens))
         place = np.searchsorted(self._ends, drawn, side="right")
         support = self.upto.shape[1]
         first = tokens * support
-        inside = np.clip(place, first, first + support - 1)
+        inside = np.clip(place, first, first + support - 1)  # rounding may lead to the next token
         return np.asarray(self.frequencies.ravel()[inside])
 
     @property
     def deviation(self) -> Floats:
         """The standard deviation of each law."""
-        above_lowest = (
-            self.frequencies - self.frequencies[:, :1]
-        )  # frequencies may be large, their differences small
+        # frequencies may be large, and their differences small
+        above_lowest = self.frequencies - self.frequencies[:, :1]
         mean = (above_lowest * self.p).sum(1, keepdims=True)
-        return np.asarray(np.sqrt(((above_lowest - mean) ** 2 * self.p).sum(1)))
+        squares = (above_lowest - mean) ** 2
+        variance = (squares * self.p).sum(1)
+        return np.asarray(np.sqrt(variance))
 
     def reaching(self, frequency: int, tokens: Ints) -> Floats:
-        """Return the probability that a key of each token has at least this frequency."""
-        below = (self.frequencies[tokens] < frequency).sum(1)
-        reached: Floats = 1 - np.where(below > 0, self.upto[tokens, below - 1], 0.0)
+        """Return the probability that a key of each token has this frequency or more."""
+        number_below = (self.frequencies[tokens] < frequency).sum(1)
+        upto_these = self.upto[tokens, number_below - 1]
+        probability_below = np.where(number_below > 0, upto_these, 0.0)
+        reached: Floats = 1 - probability_below
         return reached.clip(0, 1)
 
 
 class _DrawnRanks(NamedTuple):
-    """Draws of a rank, and the weight of each."""
+    """Draws of a rank, and the weight of each; weights add up to 1."""
 
     ranks: Ints
     weights: Floats
 
     @property
     def mean(self) -> float:
-        return float(self.ranks[0] + (self.ranks - self.ranks[0]) @ self.weights)
+        # from the first one on: ranks may be large, and their differences small
+        first = self.ranks[0]
+        return float(first + (self.ranks - first) @ self.weights)
 
     @property
     def deviation(self) -> float:
-        return float(np.sqrt(((self.ranks - self.mean) ** 2) @ self.weights))
+        squares = (self.ranks - self.mean) ** 2
+        return float(np.sqrt(squares @ self.weights))
 
     def quantile(self, share: float) -> float:
-        order = np.argsort(self.ranks)
-        place = int(np.searchsorted(np.cumsum(self.weights[order]), share))
-        return float(self.ranks[order][min(place, len(order) - 1)])
+        ascending = np.argsort(self.ranks)
+        upto = np.cumsum(self.weights[ascending])
+        place = int(np.searchsorted(upto, share))
+        last = len(ascending) - 1
+        return float(self.ranks[ascending][min(place, last)])
 
 
 class _Missed(NamedTuple):
     """Keys that were not reported, by frequency.
 
-    If each key is reported with probability pi, and r of them were, the number that was missed is negative binomial.
+    If each key is reported with probability pi, and r of them were, the number that was missed is negative binomial:
+    its mean is ``r (1 - pi) / pi``, and its variance is the mean over pi.
     """
 
     frequencies: Ints
@@ -240,32 +272,53 @@ class _Missed(NamedTuple):
     reported: Floats  # expected number of reported keys
 
     @staticmethod
-    def of(spectrum: Spectrum, scheme: Scheme, low: int, high: int | None) -> "_Missed":
-        """Return the keys from a frequency on. Those above `high` stand together at one frequency.
+    def of(spectrum: Spectrum, scheme: Scheme, low: int, high: int) -> "_Missed":
+        """Return the keys of frequency `low` or more. Those above `high` stand together at one frequency.
 
-        Of these only the number matters: it has the mean and the variance of the sum of their numbers.
+        Of these only the number matters. It is taken to be negative binomial, with the mean and the variance of the sum
+        of their numbers: p is the mean over the variance, and r the mean times p / (1 - p).
         """
-        pi = reporting_probabilities(spectrum.frequencies, scheme.sampling, scheme.per_key)
-        missable = (spectrum.frequencies >= low) & (pi < 1) & (spectrum.keys > 0)
-        frequencies, keys = spectrum.frequencies[missable], spectrum.keys[missable]
-        pi = np.maximum(pi[missable], 1e-9)
-        near = frequencies <= (MAX_FREQUENCY if high is None else high)
-        found = _Missed(frequencies[near], pi[near], keys[near] * pi[near])
-        if near.all():
-            return found
-        missed = keys[~near] * (1 - pi[~near])
-        variance = (missed / pi[~near]).sum()
-        p = missed.sum() / variance
-        reported = missed.sum() * p / (1 - p)
+        all_pi = reporting_probabilities(spectrum.frequencies, scheme.sampling, scheme.per_key)
+        can_be_missed = (spectrum.frequencies >= low) & (all_pi < 1) & (spectrum.keys > 0)
+        frequencies = spectrum.frequencies[can_be_missed]
+        keys = spectrum.keys[can_be_missed]
+        pi = np.maximum(all_pi[can_be_missed], _LEAST_PI)
+        is_near = frequencies <= high
+        near = _Missed(frequencies[is_near], pi[is_near], keys[is_near] * pi[is_near])
+        if is_near.all():
+            return near
+        missed = keys[~is_near] * (1 - pi[~is_near])
+        mean = missed.sum()
+        variance = (missed / pi[~is_near]).sum()
+        p = mean / variance
+        r = mean * p / (1 - p)
         return _Missed(
-            np.append(found.frequencies, frequencies[-1]),
-            np.append(found.pi, p),
-            np.append(found.reported, reported),
+            np.append(near.frequencies, frequencies[-1]),
+            np.append(near.pi, p),
+            np.append(near.reported, r),
         )
 
     def draw(self, generator: np.random.Generator) -> Ints:
         """Draw the number of missed keys of each frequency."""
-        return generator.negative_binomial(np.maximum(self.reported, 1e-12), self.pi)
+        reported = np.maximum(self.reported, _LEAST_REPORTED)
+        return generator.negative_binomial(reported, self.pi)
+
+
+class _Drawn(NamedTuple):
+    """One draw of the frequencies of all competing keys: some frequencies, and the number of keys of each."""
+
+    frequencies: Ints
+    keys: Ints
+    tokens: Ints  # the place of the token that these keys have; -1 for keys that were not reported
+
+    def largest(self, n: int) -> int:
+        """Return the frequency of the n-th most frequent key; 0 if there are fewer keys."""
+        descending = np.argsort(self.frequencies)[::-1]
+        upto = np.cumsum(self.keys[descending])
+        place = int(np.searchsorted(upto, n))
+        if place == len(descending):
+            return 0
+        return int(self.frequencies[descending][place])
 
 
 class _Competitors(NamedTuple):
@@ -277,66 +330,70 @@ class _Competitors(NamedTuple):
     missed: _Missed
     above: int
 
-    def draws(self) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Yield draws of all frequencies: values, numbers of keys of each, places of their tokens (-1 for none).
+    def draws(self) -> Iterator[_Drawn]:
+        """Yield draws of the frequencies of all keys.
 
         Keys of a token are drawn one by one if they are fewer than its frequencies; otherwise the numbers of keys by
         frequency are drawn.
         """
-        generator, frequencies = np.random.default_rng(0), self.laws.frequencies
+        generator = np.random.default_rng(0)
+        frequencies = self.laws.frequencies
         support = frequencies.shape[1]
-        few = self.counts <= support
-        alone = np.repeat(np.flatnonzero(few), self.counts[few])
-        many = np.flatnonzero(~few)
-        values_of_many = frequencies[many].ravel()
+        has_few = self.counts <= support
+        tokens_of_single = np.repeat(np.flatnonzero(has_few), self.counts[has_few])
+        one_each = np.ones(len(tokens_of_single), np.int64)
+        tokens_of_many = np.flatnonzero(~has_few)
+        frequencies_of_many = frequencies[tokens_of_many].ravel()
+        keys_of_many = np.zeros(0, np.int64)
         missed = self.missed.frequencies
-        place = np.concatenate([alone, np.repeat(many, support), np.full(len(missed), -1)])
-        ones = np.ones(len(alone), np.int64)
-        shared = np.zeros(0, np.int64)
-        draws = WORK // max(len(place), 1)
+        no_token = np.full(len(missed), -1)
+        tokens = np.concatenate([tokens_of_single, np.repeat(tokens_of_many, support), no_token])
+
+        draws = WORK // max(len(tokens), 1)
         for _ in range(int(np.clip(draws, *DRAWS))):
-            single = self.laws.draw(alone, generator)
-            if len(many):
-                shared = generator.multinomial(self.counts[many], self.laws.p[many]).ravel()
-            counts = np.concatenate([ones, shared, self.missed.draw(generator)])
-            yield np.concatenate([single, values_of_many, missed]), counts, place
+            single = self.laws.draw(tokens_of_single, generator)
+            if len(tokens_of_many):
+                number = self.counts[tokens_of_many]
+                keys_of_many = generator.multinomial(number, self.laws.p[tokens_of_many]).ravel()
+            keys = np.concatenate([one_each, keys_of_many, self.missed.draw(generator)])
+            yield _Drawn(np.concatenate([single, frequencies_of_many, missed]), keys, tokens)
 
     def ranks(self, frequencies: Ints, probabilities: Floats) -> _DrawnRanks:
         """Return draws of the rank of one more key, at each of its frequencies with their probabilities."""
-        ranks, weights = [], []
-        for values, counts, _ in self.draws():
-            order = np.argsort(values)
-            upto = np.append(0, np.cumsum(counts[order]))
-            not_above = upto[np.searchsorted(values[order], frequencies, side="right")]
+        ranks = []
+        weights = []
+        for drawn in self.draws():
+            ascending = np.argsort(drawn.frequencies)
+            upto = np.append(0, np.cumsum(drawn.keys[ascending]))
+            places = np.searchsorted(drawn.frequencies[ascending], frequencies, side="right")
+            not_above = upto[places]
             ranks.append(1 + self.above + upto[-1] - not_above)
             weights.append(probabilities)
-        together = np.concatenate(weights)
-        return _DrawnRanks(np.concatenate(ranks), together / together.sum())
+        all_weights = np.concatenate(weights)
+        return _DrawnRanks(np.concatenate(ranks), all_weights / all_weights.sum())
 
     def in_the_top(self, k: int, tokens: Ints) -> Floats:
         """Return, for a key of each of some tokens, the probability that fewer than k keys are more frequent.
 
         Given the others, that is the probability of reaching the k-th largest frequency of the others: the k-th of
-        all, or the next one if the key is itself among the k.
+        all, or the next one if the key is itself among the k. A key of a token is among the k with the share of the
+        token's keys that are, in the draw.
         """
         probabilities = np.zeros(len(tokens))
         draws = 0
-        for values, counts, place in self.draws():
-            kth, following = _largest(values, counts, k), _largest(values, counts, k + 1)
-            ours = place >= 0
-            inside = (
-                np.bincount(place[ours], (counts * (values >= kth))[ours], len(self.cells))
-                / self.counts
+        for drawn in self.draws():
+            kth = drawn.largest(k)
+            following = drawn.largest(k + 1)
+            is_reported = drawn.tokens >= 0
+            keys_inside = drawn.keys * (drawn.frequencies >= kth)
+            inside_by_token = np.bincount(
+                drawn.tokens[is_reported], keys_inside[is_reported], len(self.cells)
             )
-            reach = self.laws.reaching(kth, tokens)
-            further = reach if following == kth else self.laws.reaching(following, tokens)
-            probabilities += reach + inside[tokens] * (further - reach)
+            share_inside = (inside_by_token / self.counts)[tokens]
+            reach_kth = self.laws.reaching(kth, tokens)
+            reach_following = reach_kth
+            if following != kth:
+                reach_following = self.laws.reaching(following, tokens)
+            probabilities += reach_kth + share_inside * (reach_following - reach_kth)
             draws += 1
         return (probabilities / draws).clip(0, 1)
-
-
-def _largest(values: Ints, counts: Ints, n: int) -> int:
-    """Return the n-th largest of values that occur these numbers of times; 0 if they are fewer."""
-    order = np.argsort(values)[::-1]
-    place = int(np.searchsorted(np.cumsum(counts[order]), n))
-    return int(values[order][place]) if place < len(order) else 0

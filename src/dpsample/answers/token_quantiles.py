@@ -17,12 +17,10 @@ from dpsample.estimators.tuning import TUNING, Tuning
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
 
-CONSERVATIVE = (
-    "these intervals are conservative: how much of the spread is noise of tokens is not known"
-)
-NO_KEY = Note(
-    "no selected key is that frequent", advice="at_least (--at-least) takes in rarer ones"
-)
+_SPREAD = "how much of the spread is noise of tokens is not known"
+CONSERVATIVE = f"these intervals are conservative: {_SPREAD}"
+_RARER = "at_least (--at-least) takes in rarer ones"
+NO_KEY = Note("no selected key is that frequent", advice=_RARER)
 
 
 def quantiles(
@@ -30,23 +28,22 @@ def quantiles(
 ) -> Quantiles:
     """Return the quantiles of the keys from the least frequency on: an answer with errors and notes.
 
-    `detectable` says whether most keys at the least frequency are reported.
+    `detectable` says whether most keys at the least frequency are reported. The error is that of a normal law with this
+    interval.
     """
     found = estimate_quantiles(tally, scheme, shares, least, level, detectable)
-    error = (found.high - found.low) / (2 * NormalDist().inv_cdf(0.5 + level / 2))
-    error = np.where(np.isnan(found.values), math.nan, error)
-    return Quantiles(
-        KeyEstimates(found.values, error, found.low, found.high),
-        keys=tally.total,
-        guaranteed=detectable and found.guaranteed,
-        notes=(found.note(least) if detectable else HIDDEN,),
-        at_least=least,
-    )
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    error_of_interval = (found.high - found.low) / (2 * z)
+    error = np.where(np.isnan(found.values), math.nan, error_of_interval)
+    estimates = KeyEstimates(found.values, error, found.low, found.high)
+    note = found.note(least) if detectable else HIDDEN
+    guaranteed = detectable and found.guaranteed
+    return Quantiles(estimates, tally.total, guaranteed, notes=(note,), at_least=least)
 
 
 @dataclass(frozen=True, eq=False)
 class QuantileEstimates:
-    """Quantiles with their intervals, and what determines whether they are guaranteed."""
+    """Quantiles with their intervals, and the facts that decide whether these are guaranteed."""
 
     values: Floats
     low: Floats
@@ -83,9 +80,12 @@ def estimate_quantiles(
     `detectable` says whether the least frequency is above the detection threshold; only there are keys counted.
     """
     estimated = spectrum(tally, scheme, tuning)
-    keys = float(estimated.keys[estimated.frequencies >= least].sum())
+    is_counted = estimated.frequencies >= least
+    keys = float(estimated.keys[is_counted].sum())
     if keys <= 0:
-        unknown, low, high = (np.full(len(shares), value) for value in (math.nan, 0.0, math.inf))
+        unknown = np.full(len(shares), math.nan)
+        low = np.zeros(len(shares))
+        high = np.full(len(shares), math.inf)
         return QuantileEstimates(unknown, low, high, keys, blurred=False, few=True)
 
     few = keys < tuning.least_quantile_keys
@@ -96,10 +96,9 @@ def estimate_quantiles(
     number = estimate_sum(tally, scheme, Measure.at_least(least), tuning)
     number_with_bounds = (number.value, *number.interval(level))
     values, low, high = estimated.quantiles(shares, least, level, number_with_bounds)
-    overcount = number.overcount(level)[1]
-    ends = narrow_quantile_intervals(
+    _, overcount = number.overcount(level)
+    low, high = narrow_quantile_intervals(
         tally, estimated.calibration, shares, least, level, overcount, (low, high)
     )
-    low, high = ends
     blurred = not number.extrapolation_is_negligible
     return QuantileEstimates(values.clip(low, high), low, high, keys, blurred, few)

@@ -18,7 +18,7 @@ from dpsample.answers.question import Question
 from dpsample.answers.remainder import needs_total, remainder
 from dpsample.answers.reported import ONE_KEY, ReportedSums
 from dpsample.answers.selection import Rows, Selection
-from dpsample.answers.token_order import TokenKeys, probability_larger
+from dpsample.answers.token_order import Law, TokenKeys, probability_larger
 from dpsample.answers.token_quantiles import quantiles
 from dpsample.answers.tokens import TokenView, key_batch
 from dpsample.answers.unreported import Silence
@@ -36,11 +36,14 @@ from dpsample.release.terms import Terms
 from dpsample.scheme.sampling import Floats
 from dpsample.scheme.scheme import Scheme
 
+_LEAST_KEYS = (
+    1e-9  # a number of keys that divides, where the estimate is 0 or below; such a mean is unknown
+)
 _NEEDS_A_TOTAL = "; a private total would tell: release with total=True (--with-total)"
 
 
 class TokenEvidence(Evidence):
-    """What a release says whose keys have tokens."""
+    """The evidence of a release whose keys have tokens."""
 
     def __init__(
         self,
@@ -49,16 +52,18 @@ class TokenEvidence(Evidence):
         total: Total | None = None,
         bound: "Bound | None" = None,
     ):
-        self.view, self.silence, self.total, self.bound = view, silence, total, bound
+        self.view = view
+        self.silence = silence
+        self.total = total
+        self.bound = bound
         self.rows: Rows = view.rows
 
     @staticmethod
     def of(table: pa.Table, terms: Terms) -> "TokenEvidence":
         """Return the evidence of a release."""
+        view = TokenView.of(table, terms)
         bound = None if terms.max_keys is None else Bound(terms.max_keys, terms.bought.kept)
-        return TokenEvidence(
-            TokenView.of(table, terms), Silence.of(terms), terms.bought.total, bound
-        )
+        return TokenEvidence(view, Silence.of(terms), terms.bought.total, bound)
 
     @property
     def detection_threshold(self) -> int | None:
@@ -71,65 +76,62 @@ class TokenEvidence(Evidence):
     # ---- sums
 
     def sums(self, question: Question) -> Groups:
-        measure = question.measure
         selection = Selection.of(self.rows, question)
         groups, tallies = selection.tallies()
-        in_reported_keys = ReportedSums(self.view, measure, question.level).of_groups(
-            selection, tallies
-        )
+        sums = ReportedSums(self.view, question.measure, question.level)
+        in_reported_keys = sums.of_groups(selection, tallies)
         if names_reported_keys(question, selection, tallies):
             in_all_keys = self._of_named_keys(question, selection)
-            in_reported_keys = [replace(own, others=ONE_KEY) for own in in_reported_keys]
+            in_reported_keys = [replace(one, others=ONE_KEY) for one in in_reported_keys]
         else:
             in_all_keys = self._sums(question, tallies)
-        found = [
-            replace(one, reported=own)
-            for one, own in zip(in_all_keys, in_reported_keys, strict=True)
-        ]
-        if question.is_plain_sum:
-            found = [self._with_total(question, selection, one) for one in found]
-        everything = question.is_plain_sum and question.where is None
-        return Groups(groups, found, () if self.bound is None else (self.bound.note(everything),))
+
+        totals = []
+        for in_all, in_reported in zip(in_all_keys, in_reported_keys, strict=True):
+            total = replace(in_all, reported=in_reported)
+            if question.is_plain_sum:
+                total = self._with_total(question, selection, total)
+            totals.append(total)
+        is_everything = question.is_plain_sum and question.where is None
+        remarks = () if self.bound is None else (self.bound.note(is_everything),)
+        return Groups(groups, totals, remarks)
 
     def _sums(self, question: Question, tallies: Sequence[Tally]) -> list[Estimate]:
-        """The sums over the keys from the least frequency on, reported or not."""
-        measure = question.measure
-        least = least_summed(self.view.scheme, question)
-        found = estimates(
-            tallies, self.view.scheme, measure, question.chosen_estimator, question.level, least
-        )
+        """Return the sums over the keys from the least frequency on, reported or not."""
+        scheme = self.view.scheme
+        least = least_summed(scheme, question)
+        estimator = question.chosen_estimator
+        sums = estimates(tallies, scheme, question.measure, estimator, question.level, least)
         if question.extrapolate:
-            return found
+            return sums
         may_need_total = self.total is None and question.is_plain_sum and question.where is None
-        return [without_extrapolation(one, may_need_total) for one in found]
+        return [without_extrapolation(one, may_need_total) for one in sums]
 
     def _of_named_keys(
         self, question: Question, selection: Selection, weighted: bool = True
     ) -> list[Estimate]:
-        """The frequency of each named key, as in the release's table, or what a measure makes of it."""
-        groups = selection.weighted_rows()[1]
-        rows = np.concatenate([places for places, _ in groups])
+        """Return the measure of the frequency of each named key, as the release's table states the frequency."""
+        _, groups = selection.weighted_rows()
+        rows = np.concatenate([rows_of_group for rows_of_group, _ in groups])
         weights = np.ones(len(rows))
         if weighted:
-            weights = np.concatenate([of_group for _, of_group in groups])
-        measure, level = question.measure, question.level
+            weights = np.concatenate([weights_of_group for _, weights_of_group in groups])
+        level = question.level
+        measure = question.measure
         frequencies = self.view.frequencies(rows, level)
         ends = [weights * measure(frequency) for frequency in frequencies]
         return estimates_of_named_keys(ends, level, self.detection_threshold)
 
-    def _with_total(self, question: Question, selection: Selection, found: Estimate) -> Estimate:
-        """The same number of elements as a share of the private total, and what the total says of rarer keys."""
+    def _with_total(self, question: Question, selection: Selection, estimate: Estimate) -> Estimate:
+        """Return a number of elements as a share of the private total, and what the total says of rarer keys."""
         if self.total is None or self.total.value <= 0:
-            return found
-        found = replace(found, share=found.value / float(self.total.value))
-        if question.where is not None or not found.guaranteed or found.below is None:
-            return found
-        return replace(
-            found,
-            below=self.known_below(
-                selection, least_summed(self.view.scheme, question), found.level
-            ),
-        )
+            return estimate
+        shared = replace(estimate, share=estimate.value / float(self.total.value))
+        if question.where is not None or not estimate.guaranteed or estimate.below is None:
+            return shared
+        least = least_summed(self.view.scheme, question)
+        below = self.known_below(selection, least, estimate.level)
+        return replace(shared, below=below)
 
     def known_below(self, selection: Selection, least: int, level: float) -> Below:
         """Return what keys below the least frequency hold: the private total minus the sum over the others.
@@ -137,12 +139,13 @@ class TokenEvidence(Evidence):
         Of the probability that the interval misses, half goes to each of the two.
         """
         assert self.total is not None
-        half = (1 + level) / 2
-        elements = self.total.estimate(half)
-        [tally] = selection.tallies()[1]
-        above = estimate(tally, self.view.scheme, FREQUENCY, level=half, least=least)
-        ends = (elements.value - above.value, elements.low - above.high, elements.high - above.low)
-        value, low, high = (max(end, 0.0) for end in ends)
+        level_of_half = (1 + level) / 2
+        elements = self.total.estimate(level_of_half)
+        _, [tally] = selection.tallies()
+        above = estimate(tally, self.view.scheme, FREQUENCY, level=level_of_half, least=least)
+        value = max(elements.value - above.value, 0.0)
+        low = max(elements.low - above.high, 0.0)
+        high = max(elements.high - above.low, 0.0)
         return Below("known", value, low, high)
 
     # ---- means
@@ -151,43 +154,49 @@ class TokenEvidence(Evidence):
         selection = Selection.of(self.rows, question)
         groups, tallies = selection.tallies()
         if names_reported_keys(question, selection, tallies):
-            found = self._of_named_keys(question, selection, weighted=False)
+            means = self._of_named_keys(question, selection, weighted=False)
         else:
-            found = self._means(question, tallies)
-        return Groups(groups, found, self.remarks)
+            means = self._means(question, tallies)
+        return Groups(groups, means, self.remarks)
 
     def _means(self, question: Question, tallies: Sequence[Tally]) -> list[Estimate]:
-        """The means over the keys from the least frequency on, reported or not."""
+        """Return the means over the keys from the least frequency on, reported or not."""
         if not tallies:
             return []
-        scheme, level = self.view.scheme, question.level
+        scheme = self.view.scheme
+        level = question.level
+        estimator = question.chosen_estimator
         least, detectable = least_of_keys(self.view, question.at_least)
-        summed, counted = question.measure.from_frequency(least), KEYS.from_frequency(least)
-        options = (question.chosen_estimator, level, least)
-        sums = estimates(tallies, scheme, summed, *options)
-        numbers = estimates(tallies, scheme, counted, *options)
-        values = [
-            s.value / n.value if n.value > 0 else math.nan
-            for s, n in zip(sums, numbers, strict=True)
-        ]
-        if any(math.isnan(n.standard_error) for n in numbers):
-            return [unknown_mean(value, n, least) for value, n in zip(values, numbers, strict=True)]
+        summed = question.measure.from_frequency(least)
+        counted = KEYS.from_frequency(least)
+        sums = estimates(tallies, scheme, summed, estimator, level, least)
+        numbers = estimates(tallies, scheme, counted, estimator, level, least)
+        values = []
+        for total, number in zip(sums, numbers, strict=True):
+            values.append(total.value / number.value if number.value > 0 else math.nan)
+        if any(math.isnan(number.standard_error) for number in numbers):  # the estimator has none
+            pairs = zip(values, numbers, strict=True)
+            return [unknown_mean(value, number, least) for value, number in pairs]
 
         deviations = Deviations(tallies, scheme, summed, counted)
         centres = np.nan_to_num(values)
-        keys = np.array([max(n.value, 1e-9) for n in numbers])
+        keys = np.array([max(number.value, _LEAST_KEYS) for number in numbers])
         lows, highs = deviations.intervals(centres, keys, level)
-        overcounts = [number.overcount(level) for number in estimate_sums(tallies, scheme, counted)]
-        lowest = float(question.measure.from_frequency(least)([least])[0])
-        found = []
-        for n, (value, error) in enumerate(zip(values, deviations.at(centres), strict=True)):
+        deviations_from_means = deviations.at(centres)
+        sums_of_keys = estimate_sums(tallies, scheme, counted)
+        lowest = float(summed([least])[0])
+        means = []
+        for n, value in enumerate(values):
             if math.isnan(value):
-                found.append(unknown_mean(value, numbers[n], least))
+                means.append(unknown_mean(value, numbers[n], least))
                 continue
+            overcount = sums_of_keys[n].overcount(level)
             rise = max(value - lowest, 0.0)
-            parts = MeanParts(sums[n], numbers[n], error, overcounts[n], rise, detectable)
-            found.append(parts.mean(value, float(lows[n]), float(highs[n])))
-        return found
+            parts = MeanParts(
+                sums[n], numbers[n], deviations_from_means[n], overcount, rise, detectable
+            )
+            means.append(parts.mean(value, float(lows[n]), float(highs[n])))
+        return means
 
     # ---- single keys
 
@@ -209,14 +218,17 @@ class TokenEvidence(Evidence):
 
     def probability_above(self, a: Any, b: Any) -> float:
         keys = self.token_keys(Question())
-        laws = []
-        for key in (a, b):
-            place = self.place_of(key, keys)
-            laws.append(self._silence_of(key).law() if place is None else keys.law(place))
-        return probability_larger(*laws)
+        return probability_larger(self._law_of(a, keys), self._law_of(b, keys))
+
+    def _law_of(self, key: Any, keys: TokenKeys) -> Law:
+        """Return the law of the frequency of a key, which need not be reported."""
+        place = self.place_of(key, keys)
+        if place is None:
+            return self._silence_of(key).law()
+        return keys.law(place)
 
     def _silence_of(self, key: Any) -> Silence:
-        """What silence says of a key; in a coordinated sample, its hash is known, and with it its first frequency."""
+        """Return what silence says of a key. A coordinated sample tells its first frequency, by the key's hash."""
         if key is None or not self.view.is_coordinated:
             return self.silence
         chosen = key_batch(Selection(self.rows, [key]).chosen_keys)
@@ -243,25 +255,26 @@ class Bound:
 
 @dataclass(frozen=True)
 class MeanParts:
-    """What the mean of a group follows from."""
+    """The estimates that the mean of a group follows from."""
 
     sums: Estimate
     keys: Estimate  # their number
     deviations: SumEstimate  # the sum of the keys' deviations from the mean
-    overcount: tuple[
-        float, float
-    ]  # how many keys from below the least frequency were counted, and an upper bound
+    # how many keys from below the least frequency were counted: an estimate, and an upper bound
+    overcount: tuple[float, float]
     rise: float  # by how much the mean is above keys at the least frequency
     detectable: bool  # whether most keys at the least frequency are reported
 
     def mean(self, value: float, low: float, high: float) -> Estimate:
-        """Return the mean, from the interval by its deviations.
+        """Return the mean, given its interval by the deviations.
 
         If the number of rare keys is uncertain, the mean is as far above theirs as the interval of that number allows,
         which is in whole keys. The law of the deviations is then far from normal, and its interval alone too short.
         Keys that were counted though they are below the least frequency lower the mean.
         """
-        keys, deviations, rise = self.keys, self.deviations, self.rise
+        keys = self.keys
+        deviations = self.deviations
+        rise = self.rise
         assert keys.at_least is not None
         if keys.high > 0:
             low = min(low, value - rise * (1 - keys.value / keys.high))
@@ -272,41 +285,55 @@ class MeanParts:
         low = max(min(low, value), min(value, 0.0))
 
         negligible = deviations.tuning.negligible_extrapolation * deviations.standard_error
-        guaranteed = (
-            self.detectable
-            and self.sums.guaranteed
-            and keys.guaranteed
-            and counted * rise <= negligible
-        )
+        has_no_bias = counted * rise <= negligible
+        are_guaranteed = self.sums.guaranteed and keys.guaranteed
+        guaranteed = self.detectable and are_guaranteed and has_no_bias
         notes: tuple[str, ...] = ()
-        if not guaranteed:
-            notes = (blurred_note(keys.at_least) if self.detectable else HIDDEN,)
+        if not self.detectable:
+            notes = (HIDDEN,)
+        elif not guaranteed:
+            notes = (blurred_note(keys.at_least),)
         elif not deviations.rests_on_enough_keys:
             notes = (FEW,)
-        error = deviations.standard_error / keys.value
-        mean = replace(keys, value=value, standard_error=error, low=low, high=high)
-        return replace(mean, guaranteed=guaranteed, notes=notes, below=None)
+        return replace(
+            keys,
+            value=value,
+            standard_error=deviations.standard_error / keys.value,
+            low=low,
+            high=high,
+            guaranteed=guaranteed,
+            notes=notes,
+            below=None,
+        )
 
 
 def unknown_mean(value: float, keys: Estimate, least: int) -> Estimate:
     """Return a mean without an interval."""
-    unknown = replace(
-        keys, value=value, standard_error=math.nan, low=-math.inf, high=math.inf, guaranteed=False
+    return replace(
+        keys,
+        value=value,
+        standard_error=math.nan,
+        low=-math.inf,
+        high=math.inf,
+        guaranteed=False,
+        at_least=least,
+        below=None,
     )
-    return replace(unknown, at_least=least, below=None)
 
 
 def without_extrapolation(found: Estimate, may_need_total: bool) -> Estimate:
-    """Return an answer that says of rarer keys what the release knows: nothing; perhaps a total would."""
+    """Return an answer that states rarer keys as unknown; with a remedy if a private total would tell."""
     if found.below is None:
         return found
-    return replace(found, below=Below(remedy=_NEEDS_A_TOTAL if may_need_total else ""))
+    remedy = _NEEDS_A_TOTAL if may_need_total else ""
+    return replace(found, below=Below(remedy=remedy))
 
 
 def names_reported_keys(question: Question, selection: Selection, tallies: Sequence[Tally]) -> bool:
     """Whether each group is one key that the question names, and that was reported."""
-    plain = question.at_least is None and question.is_default_estimator and bool(tallies)
-    return plain and selection.names_keys and all(tally.total == 1 for tally in tallies)
+    if question.at_least is not None or not question.is_default_estimator or not tallies:
+        return False
+    return selection.names_keys and all(tally.total == 1 for tally in tallies)
 
 
 def estimates_of_named_keys(
@@ -315,10 +342,10 @@ def estimates_of_named_keys(
     """Return the estimates of single keys: from values, and the ends of intervals in any order."""
     estimates = []
     for value, *interval in np.transpose(ends).tolist():
-        low, high = min(interval), max(interval)
-        estimates.append(
-            Estimate(value, math.nan, low, high, level, keys=1, detection_threshold=threshold)
-        )
+        low = min(interval)
+        high = max(interval)
+        one = Estimate(value, math.nan, low, high, level, keys=1, detection_threshold=threshold)
+        estimates.append(one)
     return estimates
 
 

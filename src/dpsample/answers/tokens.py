@@ -16,9 +16,8 @@ from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import Ints
 from dpsample.scheme.scheme import Scheme
 
-Ends = Sequence[
-    Any
-]  # values, lower ends and upper ends of intervals: three arrays of numbers, one for each key
+# values, lower ends and upper ends of intervals: three arrays of numbers, one for each key
+Ends = Sequence[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +34,14 @@ class TokenView:
     def of(table: pa.Table, terms: Terms) -> "TokenView":
         """Return the tokens of a release."""
         assert terms.grid is not None
-        return TokenView(Rows.of(table, terms), Scheme(terms.sampling, terms.per_key, terms.grid))
+        scheme = Scheme(terms.sampling, terms.per_key, terms.grid)
+        return TokenView(Rows.of(table, terms), scheme)
 
     def take(self, places: Ints, added: int = 0) -> "TokenView":
         """Return some of these keys, with elements added to their tokens."""
+        keys = self.rows.keys.take(pa.array(places))
         cells = self.cells[places] + added * self.scheme.grid
-        return TokenView(
-            Rows(self.rows.keys.take(pa.array(places)), cells, self.rows.taken), self.scheme
-        )
+        return TokenView(Rows(keys, cells, self.rows.taken), self.scheme)
 
     @property
     def cells(self) -> Ints:
@@ -69,25 +68,27 @@ class TokenView:
     def added(self) -> Ints:
         """How many elements were added to the frequency of each key before its token was drawn.
 
-        In a coordinated sample, a key that is kept from frequency h on has the token of its frequency less h - 1.
+        In a coordinated sample, a key that is kept from frequency h on has the token of its frequency less h - 1: a
+        negative number was added.
         """
         if not self.is_coordinated:
             return np.zeros(len(self.cells), np.int64)
-        return 1 - first_frequencies(key_batch(self.rows.keys), self.scheme.sampling)
+        h = first_frequencies(key_batch(self.rows.keys), self.scheme.sampling)
+        return 1 - h
 
     def frequencies(self, rows: Ints, level: float) -> Ends:
         """Return the likeliest frequency of the key of each row, and the ends of its confidence interval."""
         added = self.added[rows]
-        raised = likely_frequencies(
-            self.cells[rows] + added * self.scheme.grid, *self.sanitized_as, level
-        )
-        return [frequency - added for frequency in raised]
+        cells = self.cells[rows] + added * self.scheme.grid
+        with_added = likely_frequencies(cells, *self.sanitized_as, level)
+        return [frequency - added for frequency in with_added]
 
 
 def key_batch(keys: pa.Table) -> pa.RecordBatch:
     """Return the key columns as one batch."""
-    columns = [
-        pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks()
-        for column in keys
-    ]
+    columns = []
+    for column in keys:
+        # `combine_chunks` returns several chunks of a column of 2 GB and more
+        array = pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks()
+        columns.append(array)
     return pa.RecordBatch.from_arrays(columns, names=keys.column_names)

@@ -14,8 +14,10 @@ from dpsample.scheme.sampling import Floats, Ints, Sampling, as_frequencies
 from dpsample.scheme.token_columns import consecutive_supports
 from dpsample.scheme.tokens import check_grid
 
-LIMIT = 1 << 22  # tokens, in units of 1/grid
-_MORE = 1 << 16  # rows at once
+# The largest token, in units of 1/grid. They are reached one after the other: a larger limit takes minutes.
+LIMIT = 1 << 22
+# The number of rows by which a table grows: many, so that it is copied seldom.
+_MORE_ROWS = 1 << 16
 
 
 def biased_down(
@@ -27,7 +29,8 @@ def biased_down(
 ) -> Floats:
     """Estimate so that the expected estimate is at most the truth, at every frequency: a lower bound, on average.
 
-    With ``r_ij`` what token j and those above it must bring on average for row i to be right,
+    `cells` are tokens in units of 1/grid, and `of` is g. Row i is the token law of frequency i. Let ``r_ij`` be the
+    value that token j and all above it would need for the expectation of row i to be g(i):
 
         r_ij = (g(i) - sum of a_h pi_ih over h < j) / (sum of pi_ih over h >= j)
         a_j  = min of r_ij over i with pi_ij > 0
@@ -35,8 +38,8 @@ def biased_down(
     For the frequency itself, without sampling, estimates do not decrease with the token, in any case tried. Elsewhere
     they may, although the paper says that they do not: a row that comes in with a token can need less than the others.
 
-    One token after the other, from the first: about 20 seconds for a million at epsilon = 0.1. Tokens are in units of
-    1/grid; those above 2**22 are refused.
+    One token after the other, from the first: about 20 seconds for a million at epsilon = 0.1. Tokens above 2**22 are
+    refused.
 
     >>> from dpsample import KeepAll, Privacy
     >>> biased_down([1, 10, 1000], KeepAll(), Privacy(1, 1e-6)).round(2)
@@ -64,18 +67,27 @@ def table_size(last: int, limit: int) -> int:
 
 
 def grown(table: Floats, size: int, more: Callable[[Ints], Floats], largest: int) -> Floats:
-    """Extend a table of the rows from 1 on to at least this size, by many rows at a time."""
+    """Return a table of the rows from 1 on that is extended to this size, if it is shorter.
+
+    `more` returns the values of new rows, of which there are none beyond `largest`.
+    """
     if size <= len(table):
         return table
-    return np.append(table, more(np.arange(len(table) + 1, min(size + _MORE, largest) + 1)))
+    last = min(size + _MORE_ROWS, largest)
+    new_rows = np.arange(len(table) + 1, last + 1)
+    return np.append(table, more(new_rows))
 
 
 @lru_cache(maxsize=16)
 def _table(sampling: Sampling, privacy: PerKey, grid: int, measure: Measure, last: int) -> Floats:
-    """a_j of tokens 0 .. last; token 0, which there is not, gets 0."""
-    reporting, end = Reporting.of(sampling, privacy), sampling.largest
+    """Return a_j of tokens j = 0 .. last; token 0, which there is not, gets 0.
 
-    def need_at_first(i: Ints) -> Floats:
+    When a_j is fixed, r of each row grows by ``(r - a_j) odds``, the odds being pi_ij over the sum of pi_ih over h > j.
+    """
+    reporting = Reporting.of(sampling, privacy)
+    end = sampling.largest
+
+    def need_before_all_tokens(i: Ints) -> Floats:
         pi = reporting.probabilities(i)
         ratio = np.full(i.shape, np.inf)
         np.divide(measure(i), pi, out=ratio, where=pi > 0)
@@ -85,11 +97,13 @@ def _table(sampling: Sampling, privacy: PerKey, grid: int, measure: Measure, las
     need = np.empty(0)  # r of the rows from 1 on
     supports = consecutive_supports(reporting, grid, len(estimates) - 1)
     for j, (first, mass, odds) in enumerate(supports, start=1):
-        to = first - 1 + len(mass)
-        need = grown(need, to, need_at_first, end)
-        r = need[first - 1 : to]
-        if len(r):
-            estimates[j] = r.min()
-            r += (r - estimates[j]) * odds  # never less, so nothing cancels
+        last_row = first - 1 + len(mass)
+        need = grown(need, last_row, need_before_all_tokens, end)
+        r = need[first - 1 : last_row]
+        if not len(r):
+            continue
+        estimates[j] = r.min()
+        growth = (r - estimates[j]) * odds  # never negative, so nothing cancels
+        need[first - 1 : last_row] = r + growth
     estimates.setflags(write=False)
     return estimates

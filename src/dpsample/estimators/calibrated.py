@@ -63,38 +63,45 @@ def estimate_sums(
     groups = Tallies.of(tallies)
     functionals = functionals_of(groups, scheme, of, tuning, keys)
     calibration = functionals.calibration
-    variance_of, covariance_of = functionals.variance, functionals.covariance
-    weights, squares = groups.weights, groups.squares
-    functions = [of, variance_of.function, covariance_of.function, functionals.residual_bias]
+    variance_functional = functionals.variance
+    covariance_functional = functionals.covariance
+    variance_at = variance_functional.function
+    covariance_at = covariance_functional.function
+    functions = [of, variance_at, covariance_at, functionals.residual_bias]
     tokens = TokensOfGroups(groups, calibration, functions)
-    _, far_variance, _, _ = tokens.beyond_table.T
 
-    above = groups.sums(weights * tokens.values(functionals.total.table_values, 0))
+    sum_values = tokens.values(functionals.total.table_values, of)
+    above = groups.sums(groups.weights * sum_values)
     extrapolated, extrapolated_error = _extrapolated(functionals, groups)
 
     # one more key, anywhere from the threshold on to the least reported frequency, that may not have been reported
-    moments = unreported_moments(
-        groups, calibration, [variance_of.function, covariance_of.function]
+    moment_functions = [variance_at, covariance_at]
+    unreported_variance, unreported_covariance = unreported_moments(
+        groups, calibration, moment_functions
     )
-    typical_weight = np.sqrt(groups.sums(squares) / groups.sums(groups.keys))
-    unreported = moments[0] * typical_weight**2
-    unreported_slope = moments[1] * typical_weight**3
+    mean_square_weight = groups.sums(groups.squares) / groups.sums(groups.keys)
+    typical_weight = np.sqrt(mean_square_weight)
+    unreported = unreported_variance * typical_weight**2
+    unreported_slope = unreported_covariance * typical_weight**3
 
     # two estimates of each key's variance: a posterior mean, and one without bias that has a variance of its own
-    posterior = tokens.values(variance_of.uncorrected, 1)
-    unbiased = tokens.values(variance_of.table_values, 1)
-    squared = tokens.in_order(functionals.squared_variance, far_variance**2)
+    posterior = tokens.values(variance_functional.uncorrected, variance_at)
+    unbiased = tokens.values(variance_functional.table_values, variance_at)
+    squared_beyond = tokens.beyond_table(variance_at) ** 2
+    squared = tokens.in_order(functionals.squared_variance, squared_beyond)
     error = SumErrors.of(groups, posterior, unbiased, squared, unreported, tuning)
 
-    covariance = tokens.values(covariance_of.table_values, 2)
-    slope = groups.sums(covariance * (squares * weights / groups.keys))
-    bias = tokens.values(functionals.bias_allowance, 3)
-    divisor = np.maximum(
-        error.variance, (tuning.rounding_bias * above) ** 2
-    )  # a variance of 0 is only rounding
+    # the keys of one token have one covariance; the sum of their cubed weights is taken as if all weights were equal
+    covariance = tokens.values(covariance_functional.table_values, covariance_at)
+    cubed_weights = groups.squares * groups.weights / groups.keys
+    slope = groups.sums(covariance * cubed_weights)
+    bias = tokens.values(functionals.bias_allowance, functionals.residual_bias)
+    rounding_variance = (tuning.rounding_bias * above) ** 2  # a smaller variance is only rounding
+    divisor = np.maximum(error.variance, rounding_variance)
+    allowance = groups.sums(np.abs(groups.weights) * bias)
     columns = error.columns() | {
         "above": above,
-        "bias_allowance": groups.sums(np.abs(weights) * bias),
+        "bias_allowance": allowance,
         "variance_slope": np.maximum(slope, 0.0) / divisor,
         "unreported_share": unreported / divisor,
         "unreported_slope": np.maximum(unreported_slope, 0.0) / divisor,
@@ -105,32 +112,44 @@ def estimate_sums(
 
 
 class TokensOfGroups:
-    """The values of the tokens of groups: of the table's tokens, and of those beyond it, where they are functions."""
+    """The values of the tokens of groups.
+
+    A token of the calibration's table has its value there. Beyond the table it is the posterior mean of h / pi, for one
+    of the functions h that are given at first.
+    """
 
     def __init__(
         self, groups: Tallies, calibration: Calibration, functions: Sequence[Function]
     ) -> None:
         cells, self._back = np.unique(groups.cells, return_inverse=True)
         places = calibration.places(cells)
-        inside = places < calibration.table_tokens
-        self._places = places[inside]
-        self.beyond_table = calibration.posterior_means(
-            cells[~inside], functions
-        )  # [token, function]
+        is_inside = places < calibration.table_tokens
+        self._places = places[is_inside]
+        self._functions = list(functions)
+        # the means of all functions at once: [token, function]
+        self._beyond_table = calibration.posterior_means(cells[~is_inside], functions)
 
-    def values(self, table: Floats, function: int) -> Floats:
-        """Return the value of each token of each group: from a table, and beyond it from one of the functions."""
-        return self.in_order(table, self.beyond_table[:, function])
+    def values(self, table: Floats, function: Function) -> Floats:
+        """Return the value of each token of each group: from a table, and beyond it by a function."""
+        return self.in_order(table, self.beyond_table(function))
+
+    def beyond_table(self, function: Function) -> Floats:
+        """Return the posterior mean of a function over pi, for the distinct tokens beyond the table."""
+        return self._beyond_table[:, self._functions.index(function)]
 
     def in_order(self, table: Floats, beyond: Floats) -> Floats:
-        """Return the same with given values beyond the table."""
-        return np.append(table[self._places], beyond)[self._back]
+        """Return the value of each token of each group: from a table, and beyond it from given values."""
+        values = np.append(table[self._places], beyond)
+        return values[self._back]
 
 
 def sum_estimates(columns: dict[str, Floats], tuning: Tuning) -> list[SumEstimate]:
     """Return the estimates of groups, from the columns of their fields."""
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [SumEstimate(**dict(zip(columns, row, strict=True)), tuning=tuning) for row in rows]
+    estimates = []
+    for row in zip(*[column.tolist() for column in columns.values()], strict=True):
+        fields = dict(zip(columns, row, strict=True))
+        estimates.append(SumEstimate(**fields, tuning=tuning))
+    return estimates
 
 
 class SumErrors(NamedTuple):
@@ -150,29 +169,35 @@ class SumErrors(NamedTuple):
         unreported: Floats,
         tuning: Tuning,
     ) -> "SumErrors":
-        """Combine two estimates of the variance of each token's key, the square of one, and an unreported key."""
+        """Return the errors of sums by two estimates of the variance of the key of each token.
+
+        `posterior` is a posterior mean, which is never negative; `unbiased` has no bias, and a variance of its own.
+        `squared` is the posterior mean of its square, and `unreported` the variance of a key that was not reported.
+        """
+        # the sum of the fourth powers of the weights of a token's keys, as if all were equal
         fourth = groups.squares**2 / groups.keys
 
         by_posterior = groups.sums(groups.squares * posterior)
         posterior_square = groups.sums(fourth * posterior**2) + unreported**2 + _TINY
         effective_keys = (by_posterior + unreported) ** 2 / posterior_square
 
-        by_functional = groups.sums(groups.squares * unbiased)
-        functional_square = groups.sums(fourth * unbiased**2)
+        without_bias = groups.sums(groups.squares * unbiased)
+        square = groups.sums(fourth * unbiased**2)
         least_square = tuning.variance_floor * groups.sums(fourth * squared)
-        error_square = np.maximum(functional_square, least_square) + unreported**2 + _TINY
-        of_reported = np.maximum(by_functional, tuning.variance_floor * by_posterior)
-        variance = unreported + of_reported + _TINY
-        raw_keys = variance**2 / error_square
+        error_square = np.maximum(square, least_square) + unreported**2 + _TINY
+        of_reported = np.maximum(without_bias, tuning.variance_floor * by_posterior)
+        raw_variance = unreported + of_reported + _TINY
+        raw_keys = raw_variance**2 / error_square
 
-        # where few keys determine the unbiased estimate, a larger posterior mean is trusted in part
-        shortfall = np.maximum(by_posterior - by_functional, 0.0)
-        in_part = shortfall * tuning.variance_blend / (tuning.variance_blend + raw_keys**2)
-        variance = variance + in_part
-        return SumErrors(variance, effective_keys, variance**2 / error_square, raw_keys)
+        # where few keys determine the estimate without bias, a larger posterior mean is trusted in part
+        shortfall = np.maximum(by_posterior - without_bias, 0.0)
+        blend = tuning.variance_blend + raw_keys**2
+        variance = raw_variance + shortfall * tuning.variance_blend / blend
+        variance_keys = variance**2 / error_square
+        return SumErrors(variance, effective_keys, variance_keys, raw_keys)
 
     def columns(self) -> dict[str, Floats]:
-        """Return the fields of `SumEstimate` that follow."""
+        """Return the fields of `SumEstimate` that follow from these."""
         return {
             "standard_error": np.sqrt(self.variance),
             "effective_keys": self.effective_keys,
@@ -188,8 +213,8 @@ def extrapolated_sums(
     groups = Tallies.of(tallies)
     functionals = functionals_of(groups, scheme, of, keys=keys)
     cells, back = np.unique(groups.cells, return_inverse=True)
-    values = functionals.total.values(cells)[back]
-    above = groups.sums(groups.weights * values)
+    values = functionals.total.values(cells)
+    above = groups.sums(groups.weights * values[back])
     extrapolated, _ = _extrapolated(functionals, groups)
     return np.asarray(above + extrapolated)
 
@@ -197,29 +222,34 @@ def extrapolated_sums(
 def functionals_of(
     groups: Tallies, scheme: Scheme, of: Function, tuning: Tuning = TUNING, keys: int | None = None
 ) -> SumFunctionals:
-    """Return the functionals of a sum over groups."""
+    """Return the functionals of a sum over groups, made for a number of reported keys: all of these by default."""
     calibration = calibration_for(of, Calibration.of(scheme, tuning))
     if keys is None:
         keys = int(groups.keys.sum())
-    largest_frequency = int(groups.cells.max()) // scheme.grid + 2 * calibration.support
-    power_of_two = 1 << largest_frequency.bit_length()  # so that few functionals serve all tallies
-    return sum_functionals(calibration, of, round_up_key_count(keys, tuning), power_of_two)
+    largest_token = int(groups.cells.max()) // scheme.grid
+    largest_frequency = largest_token + 2 * calibration.support
+    # numbers are rounded up, so that few functionals serve all tallies
+    power_of_two = 1 << largest_frequency.bit_length()
+    rounded_keys = round_up_key_count(keys, tuning)
+    return sum_functionals(calibration, of, rounded_keys, power_of_two)
 
 
 def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats, Floats]:
-    """The extrapolation of each group, and its standard error."""
+    """Return the extrapolation of each group, and its standard error."""
     calibration = functionals.calibration
     kernels = functionals.kernels
-    n = len(groups.starts)
+    shape = (len(groups.starts), len(kernels))
     if not kernels:
-        return np.zeros(n), np.zeros(n)
-    place = np.minimum(calibration.places(groups.cells), calibration.table_tokens)
-    density, error = np.zeros((2, n, len(kernels)))
+        nothing = np.zeros(len(groups.starts))
+        return nothing, nothing
+    places = np.minimum(calibration.places(groups.cells), calibration.table_tokens)
+    density = np.zeros(shape)
+    error = np.zeros(shape)
     for k, kernel in enumerate(kernels):
         zero_beyond_table = np.append(kernel.functional.table_values, 0.0)
-        value = zero_beyond_table[place]
-        counted = groups.sums(groups.weights * value)
-        variance = groups.sums(groups.squares * value**2)
+        values = zero_beyond_table[places]
+        counted = groups.sums(groups.weights * values)
+        variance = groups.sums(groups.squares * values**2)
         density[:, k] = counted / kernel.width
         error[:, k] = np.sqrt(variance) / kernel.width
     return extrapolate(functionals.total, kernels, density, error)
@@ -228,30 +258,37 @@ def _extrapolated(functionals: SumFunctionals, groups: Tallies) -> tuple[Floats,
 def unreported_moments(
     groups: Tallies, calibration: Calibration, functions: Sequence[Function]
 ) -> list[Floats]:
-    """Return moments of one more key that may not have been reported, from functions of its frequency, for each group.
+    """Return the mean of each function of the frequency of a key that may not have been reported, for each group.
 
-    The key is anywhere from the threshold on to the least reported frequency; where it is surely reported, it does not
-    matter.
+    The key is anywhere from the threshold on to the least reported frequency and a little above; where it is surely
+    reported, it counts 0.
     """
     tuning = calibration.tuning
     start = calibration.calibration_threshold
-    first_token = groups.cells[groups.starts] // calibration.scheme.grid
-    least_reported = first_token + calibration.support // 2
-    distinct, back = np.unique(np.maximum(least_reported, start), return_inverse=True)
+    lowest_token = groups.cells[groups.starts] // calibration.scheme.grid
+    least_reported = lowest_token + calibration.support // 2
+    last_before_reach = np.maximum(least_reported, start)
+    distinct, back = np.unique(last_before_reach, return_inverse=True)
     reach = tuning.unreported_reach / calibration.epsilon
-    end = np.minimum(distinct + reach, float(calibration.scheme.sampling.largest))
+    largest = float(calibration.scheme.sampling.largest)
+    end = np.minimum(distinct + reach, largest)
     span = np.maximum(end - start, 1)
 
-    # the mean over the range, by the trapezoidal rule, on points that are denser where frequencies are low
-    points = np.linspace(0, 1, tuning.unreported_points)
-    i = start + (span[:, None] + 1) ** points - 1  # [group, point]
-    missed = calibration.unreported_probability(i.astype(np.int64)) / tuning.certain_miss
-    weight = np.minimum(1.0, missed)
+    # points that are denser where frequencies are low: [group, point]
+    shares = np.linspace(0, 1, tuning.unreported_points)
+    span_of_group = span[:, None]
+    i = start + (span_of_group + 1) ** shares - 1
+    unreported = calibration.unreported_probability(i.astype(np.int64))
+    weight = np.minimum(1.0, unreported / tuning.certain_miss)
 
     def mean(function: Function) -> Floats:
-        values = function(i) * weight
-        heights = (values[:, 1:] + values[:, :-1]) / 2
+        """Return the mean over the range, by the trapezoidal rule."""
+        values = function(i) * weight  # [group, point]
+        left = values[:, :-1]
+        right = values[:, 1:]
+        heights = (right + left) / 2
         integral = (heights * np.diff(i)).sum(1)
-        return np.asarray((integral / span)[back])
+        mean_of_distinct = np.asarray(integral / span)
+        return mean_of_distinct[back]
 
     return [mean(function) for function in functions]

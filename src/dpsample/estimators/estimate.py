@@ -29,8 +29,9 @@ ESTIMATORS = ("calibrated", "mle", "biased_down", "unbiased")
 _BY_TOKEN = {"mle": mle, "biased_down": biased_down, "unbiased": unbiased}
 Estimator = str | Callable[[Floats], Any]
 # Where `largest_unreported_sum` looks for the best frequency: up to a frequency that no data reach, at points that are
-# 5 % apart, so that it is missed by little.
-_FAR, _POINTS = 1 << 40, 512
+# 5 % apart, so that it is missed by little. More points cost time alone; fewer make the bound too low.
+_FARTHEST = 1 << 40
+_POINTS = 512
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Below:
                 the private total minus what is above
     value       the number, if it is not unknown
     low, high   its interval, if it is known
-    remedy      what would tell, if it is unknown
+    remedy      how to know it, if it is unknown: a part of the text that is printed
 
     >>> Below(), Below("extrapolated", 163000.0), Below("known", 323300.0, 322900.0, 323700.0)
     (unknown, about 163,000 if the density ... (not guaranteed), 322,900 to 323,700 (private total minus the above))
@@ -51,11 +52,13 @@ class Below:
     value: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    remedy: str = ""  # how to know it, if that is unknown
+    remedy: str = ""
 
     def __repr__(self) -> str:
         if self.kind == "known":
-            return f"{shown_number(self.low)} to {shown_number(self.high)} (private total minus the above)"
+            low = shown_number(self.low)
+            high = shown_number(self.high)
+            return f"{low} to {high} (private total minus the above)"
         if self.kind == "extrapolated":
             return f"about {shown_number(self.value)} if the density of keys continues (not guaranteed)"
         return f"unknown{self.remedy}"
@@ -63,7 +66,7 @@ class Below:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that a release tells, with its error.
+    """An answer: a number with its error.
 
     value, standard_error   the estimate, and its standard error
     low, high, level        a confidence interval of this level
@@ -102,30 +105,38 @@ class Estimate:
     reported: Reported | None = None
 
     def __repr__(self) -> str:
-        lines = self._of_a_total(self.reported) if self.reported is not None else [self._alone()]
+        lines = [self._alone()] if self.reported is None else self._of_a_total(self.reported)
         if self.below is not None:
             lines.append(f"  below frequency {self.at_least:,}: {self.below}")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(lines)
 
     def _alone(self) -> str:
-        about = "" if self.at_least is None else f"in keys of frequency {self.at_least:,} or more: "
-        known = (
-            "; all of these keys are known, and reported" if self.detection_threshold == 0 else ""
-        )
-        return f"{about}{self._number()}{self._rests_on()}{self._of_all()}{known}"
+        """Return the line of an answer that is not a total."""
+        line = f"{self._number()}{self._rests_on()}{self._of_all()}"
+        if self.at_least is not None:
+            line = f"in keys of frequency {self.at_least:,} or more: {line}"
+        if self.detection_threshold == 0:
+            line += "; all of these keys are known, and reported"
+        return line
 
     def _of_a_total(self, reported: Reported) -> list[str]:
-        """What is in the reported keys, and then what is in all keys: each line says which it is."""
+        """Return the line of the reported keys, and then that of all keys: each says which it is."""
         ends = self._ends(reported.low, reported.high)
-        in_reported = f"in reported keys: {shown_number(reported.value)} ({ends}){self._rests_on()}"
+        value = shown_number(reported.value)
+        in_reported = f"in reported keys: {value} ({ends}){self._rests_on()}"
         if reported.others:
             return [in_reported + self._of_all(), f"  in all keys: {reported.others}"]
-        return [in_reported, f"  {in_all_keys(self.at_least)}: {self._number()}{self._of_all()}"]
+        keys = in_all_keys(self.at_least)
+        return [in_reported, f"  {keys}: {self._number()}{self._of_all()}"]
 
     def _ends(self, low: float, high: float) -> str:
-        return f"{100 * self.level:g} %: {shown_number(low)} to {shown_number(high)}"
+        """Return an interval in words."""
+        percent = 100 * self.level
+        return f"{percent:g} %: {shown_number(low)} to {shown_number(high)}"
 
     def _number(self) -> str:
+        """Return the value and its interval in words."""
         ends = self._ends(self.low, self.high)
         if self.low == -math.inf and self.high == math.inf:
             ends = "no interval"
@@ -143,13 +154,14 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         head, *notes = repr(self).split("\n")
-        paragraphs = [f"<p>{html.escape(head)}</p>"]
-        paragraphs += [f"<p><i>{html.escape(note.strip())}</i></p>" for note in notes]
-        return "".join(paragraphs)
+        page = f"<p>{html.escape(head)}</p>"
+        for note in notes:
+            page += f"<p><i>{html.escape(note.strip())}</i></p>"
+        return page
 
 
 def in_all_keys(at_least: int | None) -> str:
-    """Return what the estimate of a total is about, in words.
+    """Return in words which keys the estimate of a total covers.
 
     >>> in_all_keys(16)
     'in all keys of frequency 16 or more'
@@ -158,14 +170,15 @@ def in_all_keys(at_least: int | None) -> str:
 
 
 def check_estimator(estimator: Estimator | None) -> Estimator:
-    """Check the name of an estimator, or a function from tokens to estimates; None is the default one."""
+    """Return an estimator that is the name of one, or a function from tokens to estimates; None is the default one."""
     if estimator is None:
         return ESTIMATORS[0]
-    if not callable(estimator) and estimator not in ESTIMATORS:
-        raise InvalidValue(
-            f"estimator must be one of {', '.join(ESTIMATORS)}, or a function of an array of tokens, not {estimator!r}"
-        )
-    return estimator
+    if callable(estimator) or estimator in ESTIMATORS:
+        return estimator
+    names = ", ".join(ESTIMATORS)
+    raise InvalidValue(
+        f"estimator must be one of {names}, or a function of an array of tokens, not {estimator!r}"
+    )
 
 
 def least_frequency(scheme: Scheme, each_key_alike: bool = False, tuning: Tuning = TUNING) -> int:
@@ -181,14 +194,16 @@ def least_frequency(scheme: Scheme, each_key_alike: bool = False, tuning: Tuning
     >>> [least_frequency(Scheme(Ppswor("0.01"), Privacy(1, 1e-6)), alike) for alike in (False, True)]
     [15, 72]
     """
-    sampling, per_key, _ = scheme
-    threshold = Calibration.of(scheme).calibration_threshold
+    calibration = Calibration.of(scheme)
+    threshold = calibration.calibration_threshold
     if each_key_alike:
-        threshold = max(threshold, frequency_reaching(0.5, sampling, per_key) or 0)
-    bell_shaped = Calibration.of(scheme).reporting.bell_shaped
-    scale = tuning.least_margin_of_noise if bell_shaped else tuning.least_margin_scale
-    margin = max(tuning.least_margin, math.ceil(scale / float(per_key.epsilon)))
-    return min(threshold + margin, sampling.largest)
+        detection_threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key) or 0
+        threshold = max(threshold, detection_threshold)
+    scale = tuning.least_margin_scale
+    if calibration.reporting.bell_shaped:
+        scale = tuning.least_margin_of_noise
+    margin = max(tuning.least_margin, math.ceil(scale / calibration.epsilon))
+    return min(threshold + margin, scheme.sampling.largest)
 
 
 def estimate(
@@ -212,36 +227,37 @@ def estimates(
     least: int = 1,
     keys: int | None = None,
 ) -> list[Estimate]:
-    """Estimate the sum of ``L(x) g(frequency of x)`` over the keys x of each group, reported or not, from a least
-    frequency on.
+    """Estimate the sum of ``L(x) g(frequency of x)`` over the keys x of each group from a least frequency on.
 
-    The sums of groups add up, since they are estimated by the same token values. Other estimators are about all keys;
-    they have no interval. `keys` is as for `estimate_sums`.
+    Keys count whether they were reported or not. The sums of groups add up, since they are estimated by the same token
+    values. Other estimators than the default one sum over all keys; they have no interval. `keys` is as for
+    `estimate_sums`.
     """
-    if estimator != ESTIMATORS[0] or not Calibration.of(scheme).feasible:
+    is_calibrated = estimator == ESTIMATORS[0]
+    if not is_calibrated or not Calibration.of(scheme).feasible:
         return [_by_token(tally, scheme, of, estimator, level) for tally in tallies]
     if not any(len(tally.cells) for tally in tallies):
         return [_nothing_reported(scheme, of, level, least)] * len(tallies)
     sums = estimate_sums(tallies, scheme, of.from_frequency(least), keys=keys)
     threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
     answers = []
-    for tally, found in zip(tallies, sums, strict=True):
+    for tally, total in zip(tallies, sums, strict=True):
         unweighted = bool((tally.weights == tally.keys).all())
-        answers.append(answer(found, of, level, least, threshold, tally.total, unweighted))
+        answers.append(answer(total, of, level, least, threshold, tally.total, unweighted))
+    rarer_keys_count = of([least - 1])[0] > 0
+    if not rarer_keys_count or scheme.sampling.least > 1:
+        return answers
 
-    if (
-        of([least - 1])[0] > 0 and scheme.sampling.least == 1
-    ):  # rarer keys count, and may be extrapolated
-        everything = extrapolated_sums(tallies, scheme, of, keys).tolist()
-        for n, (total, found) in enumerate(zip(everything, sums, strict=True)):
-            answers[n] = replace(
-                answers[n], below=Below("extrapolated", max(total - found.above, 0.0))
-            )
-    return answers
+    in_all_frequencies = extrapolated_sums(tallies, scheme, of, keys).tolist()
+    with_rarer_keys = []
+    for one, from_least, in_all in zip(answers, sums, in_all_frequencies, strict=True):
+        below = Below("extrapolated", max(in_all - from_least.above, 0.0))
+        with_rarer_keys.append(replace(one, below=below))
+    return with_rarer_keys
 
 
 def answer(
-    found: SumEstimate,
+    total: SumEstimate,
     of: Measure,
     level: float,
     least: int,
@@ -251,25 +267,28 @@ def answer(
 ) -> Estimate:
     """Return the answer that follows from the estimate of a sum over keys from a least frequency on.
 
-    `threshold` is that of detection, and `keys` the number of reported keys.
+    `threshold` is that of detection, `keys` the number of reported keys, and `unweighted` whether each has weight 1.
     """
-    low, high = found.interval(level)
-    negligible = found.extrapolation_is_negligible
-    value = found.above if negligible else found.value  # without the extrapolation, groups add up
+    low, high = total.interval(level)
+    negligible = total.extrapolation_is_negligible
+    value = total.above if negligible else total.value  # without the extrapolation, groups add up
     if unweighted:
         low = max(low, 0.0)
         if of.whole:
-            low, high = math.floor(low), math.ceil(high)
+            low = math.floor(low)
+            high = math.ceil(high)
     notes: list[str] = []
     if not negligible:
         notes.append(blurred_note(least))
-    elif not found.rests_on_enough_keys:
+    elif not total.rests_on_enough_keys:
         notes.append(FEW)
+    low = float(min(low, value))
+    high = float(max(high, value))
     return Estimate(
         value,
-        found.standard_error,
-        low=float(min(low, value)),
-        high=float(max(high, value)),
+        total.standard_error,
+        low=low,
+        high=high,
         level=level,
         keys=keys,
         detection_threshold=threshold,
@@ -280,7 +299,9 @@ def answer(
 
 
 def _nothing_reported(scheme: Scheme, of: Measure, level: float, least: int) -> Estimate:
-    """The answer about keys of which none was reported."""
+    """Return the answer for groups of which no key was reported."""
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
+    is_guaranteed = least >= least_frequency(scheme)
     return Estimate(
         0.0,
         standard_error=math.nan,
@@ -288,8 +309,8 @@ def _nothing_reported(scheme: Scheme, of: Measure, level: float, least: int) -> 
         high=largest_unreported_sum(scheme, of, level, least),
         level=level,
         keys=0,
-        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
-        guaranteed=least >= least_frequency(scheme),
+        detection_threshold=threshold,
+        guaranteed=is_guaranteed,
         notes=(NONE_SELECTED,),
         at_least=least,
         below=Below(),
@@ -299,7 +320,7 @@ def _nothing_reported(scheme: Scheme, of: Measure, level: float, least: int) -> 
 def _by_token(
     tally: Tally, scheme: Scheme, of: Measure, estimator: Estimator, level: float
 ) -> Estimate:
-    """The sum of an estimate for each token, without an interval."""
+    """Return the sum of an estimate for each token, without an interval."""
     if callable(estimator):
         values = np.asarray(estimator(tally.cells / scheme.grid), np.float64)
         if values.shape != tally.cells.shape or not np.isfinite(values).all():
@@ -314,15 +335,17 @@ def _by_token(
         note = f"by {by_token.__name__}, over all keys"
         if estimator == ESTIMATORS[0]:
             note = f"epsilon is too small for calibrated estimates and errors: this is {note}"
+    total = float(tally.weights @ values)
+    threshold = frequency_reaching(0.5, scheme.sampling, scheme.per_key)
     return Estimate(
-        float(tally.weights @ values),
+        total,
         standard_error=math.nan,
         low=-math.inf,
         high=math.inf,
         level=level,
         bias=math.nan,
         keys=tally.total,
-        detection_threshold=frequency_reaching(0.5, scheme.sampling, scheme.per_key),
+        detection_threshold=threshold,
         guaranteed=False,
         notes=(note,),
     )
@@ -331,15 +354,18 @@ def _by_token(
 def largest_unreported_sum(scheme: Scheme, of: Measure, level: float, least: int) -> float:
     """Return the largest sum over keys from a frequency on that are all unreported with probability 1 - level.
 
-    n keys of one frequency are, with probability ``unreported**n``. Keys of several frequencies add up to no more than
-    the most that those of one frequency do.
+    n keys of frequency i are all unreported with probability ``(1 - pi_i)**n``, so n is at most
+    ``log(1 - level) / log(1 - pi_i)``. Keys of several frequencies add up to no more than the most that those of one
+    frequency do: the logarithms of their probabilities add up.
     """
     start = max(Calibration.of(scheme).calibration_threshold, least)
-    largest = min(scheme.sampling.largest, max(_FAR, 2 * start))
-    i = np.unique(np.geomspace(start, largest, _POINTS).astype(np.int64))
+    largest = min(scheme.sampling.largest, max(_FARTHEST, 2 * start))
+    points = np.geomspace(start, largest, _POINTS)
+    i = np.unique(points.astype(np.int64))
     unreported = reporting_probabilities(i, scheme.sampling, scheme.per_key, complement=True)
-    possible = unreported > 1 - level  # of one key, at least
-    if not possible.any():
+    is_possible = unreported > 1 - level  # of one key, at least
+    if not is_possible.any():
         return 0.0
-    keys = math.log(1 - level) / np.log(unreported[possible])
-    return float((of(i[possible]) * keys).max())
+    most_keys = math.log(1 - level) / np.log(unreported[is_possible])
+    sums = of(i[is_possible]) * most_keys
+    return float(sums.max())

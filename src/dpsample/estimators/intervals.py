@@ -25,17 +25,14 @@ class SumEstimate:
     bias_allowance: float = 0.0  # the bias that `above` may have
     effective_keys: float = math.inf  # of the standard error
     variance_keys: float = math.inf  # of the estimated variance: half its degrees of freedom
-    raw_variance_keys: float = (
-        math.inf
-    )  # the same before the variance was raised because few keys determine it
+    # the same before the variance was raised because few keys determine it
+    raw_variance_keys: float = math.inf
     variance_slope: float = 0.0  # by how much the variance is larger where `above` is larger by one
-    unreported_share: float = (
-        0.0  # share of the variance that stands for one key that may not have been reported
-    )
+    # the share of the variance that stands for one key that may not have been reported
+    unreported_share: float = 0.0
     unreported_slope: float = 0.0  # and its slope; both matter above `above`, not below
-    extrapolated: float = (
-        0.0  # the sum below the threshold; negative if keys from below it were counted above it
-    )
+    # the sum below the threshold; negative if keys from below it were counted above it
+    extrapolated: float = 0.0
     extrapolated_error: float = 0.0  # its standard error, if the density continues
     tuning: Tuning = TUNING
 
@@ -47,16 +44,17 @@ class SumEstimate:
     @property
     def rests_on_enough_keys(self) -> bool:
         """Whether enough keys determine the error, and none that may not have been reported does."""
-        return (
-            self.effective_keys >= self.tuning.least_effective_keys
-            and self.raw_variance_keys >= self.tuning.least_variance_keys
-            and self.unreported_share <= self.tuning.largest_unreported_share
-        )
+        tuning = self.tuning
+        enough_for_error = self.effective_keys >= tuning.least_effective_keys
+        enough_for_variance = self.raw_variance_keys >= tuning.least_variance_keys
+        rests_on_reported = self.unreported_share <= tuning.largest_unreported_share
+        return enough_for_error and enough_for_variance and rests_on_reported
 
     @property
     def extrapolation_is_negligible(self) -> bool:
         """Whether the extrapolation is small against the standard error."""
-        return abs(self.extrapolated) <= self.tuning.negligible_extrapolation * self.standard_error
+        limit = self.tuning.negligible_extrapolation * self.standard_error
+        return abs(self.extrapolated) <= limit
 
     def overcount(self, level: float) -> tuple[float, float]:
         """Return how much of `above` keys from below the threshold contribute: an estimate, and an upper bound."""
@@ -74,28 +72,35 @@ class SumEstimate:
         if self.extrapolated < 0:
             _, at_most = self.overcount(level)
             return low - at_most, high
-        return low, high + self.extrapolated + normal_margin(level) * self.extrapolated_error
+        error = normal_margin(level) * self.extrapolated_error
+        return low, high + self.extrapolated + error
 
     def interval_above(self, level: float) -> tuple[float, float]:
         """Return bounds of the sum over keys above the threshold: a test inverted, as in Wilson's interval of a share.
 
         If few keys happened to be reported, both `above` and its standard error are too small. So a sum that is larger
         by d is tested with the variance to be expected then, ``standard_error**2 + variance_slope * d``. The error of
-        the variance is met by Student's distribution with two degrees of freedom for each effective key.
+        the variance is met by Student's distribution with two degrees of freedom for each effective key
+        (docs/theory.md, section 7, The interval).
+
+        The ends are the solutions of ``d**2 = t**2 standard_error**2 + t**2 variance_slope d``. With s half of the last
+        factor, that is ``d = s -+ sqrt(t**2 standard_error**2 + s**2)``.
         """
         degrees_of_freedom = np.array(2 * self.variance_keys)
         t = float(student_quantile(0.5 + level / 2, degrees_of_freedom))
         square = (t * self.standard_error) ** 2
-        # a key that may not have been reported would only add to the sum
-        square_without_it = square * (1 - self.unreported_share)
-        slope_with_it = self.variance_slope + self.unreported_slope
-        low = self._end(-1, square_without_it, t * t * self.variance_slope / 2)
-        high = self._end(1, square, t * t * slope_with_it / 2)
-        return low - self.bias_allowance, high + self.bias_allowance
 
-    def _end(self, sign: int, square: float, half_slope: float) -> float:
-        """The sum that is larger by the solution of ``d**2 = square + 2 half_slope d`` with this sign."""
-        return self.above + half_slope + sign * math.sqrt(square + half_slope**2)
+        # a key that may not have been reported would only add to the sum: the lower end leaves it out
+        square_below = square * (1 - self.unreported_share)
+        half_slope_below = t * t * self.variance_slope / 2
+        distance_below = math.sqrt(square_below + half_slope_below**2)
+        low = self.above + half_slope_below - distance_below
+
+        slope_above = self.variance_slope + self.unreported_slope
+        half_slope_above = t * t * slope_above / 2
+        distance_above = math.sqrt(square + half_slope_above**2)
+        high = self.above + half_slope_above + distance_above
+        return low - self.bias_allowance, high + self.bias_allowance
 
 
 def added(parts: Sequence[SumEstimate]) -> SumEstimate:
@@ -110,27 +115,30 @@ def added(parts: Sequence[SumEstimate]) -> SumEstimate:
     def column(name: str) -> list[float]:
         return [getattr(part, name) for part in parts]
 
-    def effective(keys: list[float]) -> float:
-        square = float((variance**2 / np.maximum(keys, _TINY)).sum())
+    def effective(name: str) -> float:
+        """Return the effective number of keys of the total, from those of the parts: variance**2 / keys adds up."""
+        keys = np.maximum(column(name), _TINY)
+        square = float((variance**2 / keys).sum())
         return total**2 / max(square, _TINY)
 
-    def weighted_mean(values: list[float]) -> float:
-        return float(variance @ values) / max(total, _TINY)
+    def weighted_mean(name: str) -> float:
+        """Return the mean of a share or slope of the variance, by the variance."""
+        return float(variance @ column(name)) / max(total, _TINY)
 
-    fields = {
-        "standard_error": math.sqrt(total),
-        "extrapolated_error": math.hypot(*column("extrapolated_error")),
-    }
-    fields |= {name: sum(column(name)) for name in ("above", "bias_allowance", "extrapolated")}
-    fields |= {
-        name: effective(column(name))
-        for name in ("effective_keys", "variance_keys", "raw_variance_keys")
-    }
-    fields |= {
-        name: weighted_mean(column(name))
-        for name in ("variance_slope", "unreported_share", "unreported_slope")
-    }
-    return SumEstimate(**fields, tuning=parts[0].tuning)
+    return SumEstimate(
+        above=sum(column("above")),
+        standard_error=math.sqrt(total),
+        bias_allowance=sum(column("bias_allowance")),
+        effective_keys=effective("effective_keys"),
+        variance_keys=effective("variance_keys"),
+        raw_variance_keys=effective("raw_variance_keys"),
+        variance_slope=weighted_mean("variance_slope"),
+        unreported_share=weighted_mean("unreported_share"),
+        unreported_slope=weighted_mean("unreported_slope"),
+        extrapolated=sum(column("extrapolated")),
+        extrapolated_error=math.hypot(*column("extrapolated_error")),
+        tuning=parts[0].tuning,
+    )
 
 
 def normal_margin(level: float) -> float:
@@ -139,9 +147,15 @@ def normal_margin(level: float) -> float:
 
 
 def student_quantile(probability: float, degrees_of_freedom: Floats) -> Floats:
-    """A quantile of Student's distribution, by its expansion around the normal one (Cornish, Fisher)."""
+    """Return a quantile of Student's distribution, for each number of degrees of freedom.
+
+    By its expansion around the normal quantile z (Cornish and Fisher), up to the second order. Fewer than 2 degrees of
+    freedom, for which the expansion is far off, count as 2.
+    """
     z = NormalDist().inv_cdf(probability)
     n = np.maximum(degrees_of_freedom, 2.0)
-    first = (z**3 + z) / (4 * n)
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
-    return np.asarray(z + first + second)
+    first_polynomial = z**3 + z
+    second_polynomial = 5 * z**5 + 16 * z**3 + 3 * z
+    first_order = first_polynomial / (4 * n)
+    second_order = second_polynomial / (96 * n**2)
+    return np.asarray(z + first_order + second_order)

@@ -20,6 +20,7 @@ def inverse_probability(
     """
     i = as_frequencies(frequencies)
     q = sampling.q(i)
+    g = Measure.of(of)
     estimate = np.zeros(i.shape)
-    np.divide(Measure.of(of)(i), q, out=estimate, where=q > 0)
+    np.divide(g(i), q, out=estimate, where=q > 0)
     return estimate

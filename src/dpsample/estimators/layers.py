@@ -11,6 +11,7 @@ layer. In two samples of one seed the same layers are visible, and the differenc
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -35,11 +36,14 @@ Function = Callable[[Ints], Floats]
 
 
 class TokenWeights:
-    """How token values follow from a function of the frequency of all keys: b(token) = sum over k of V(k) g(k).
+    """How token values follow from a function g of the frequency: b(token) = sum over frequencies k of V(k) g(k).
 
-    With M the posterior mean of g / pi under a uniform prior, M g has a bias: its mean at frequency i is (P M g)(i),
-    with P the token laws. Values are M g, corrected by the posterior mean of this bias, M (g - P M g): so V is
-    2 M - M P M. `spread` is the variance that a token has around its frequency.
+    Let P be the token laws, [frequency, token], and M the matrix that makes posterior means, [token, frequency]: M g is
+    the posterior mean of g / pi under a uniform prior. These values have a bias: their mean at frequency i is
+    (P M g)(i), not g(i). Their correction is the posterior mean of what is missing there, M (g - P M g). So the values
+    are ``M g + M (g - P M g) = (2 M - M P M) g``, and V is ``2 M - M P M``.
+
+    `spread` is the variance that a token has around its frequency.
     """
 
     def __init__(self, per_key: PerKey, grid: int) -> None:
@@ -48,28 +52,30 @@ class TokenWeights:
         self.grid = grid
         self._last = (
             reporting.constant_from + 2 * support
-        )  # later tokens are shifts of those of this frequency
+        )  # tokens of later frequencies are shifts of its own
         rows = self._last + 3 * support
         if rows * rows * grid > TUNING.table_limit:
             raise InvalidValue(
                 "epsilon is too small: its tokens are too many to compare",
                 "compare the sums of each release",
             )
-        tokens_of_table = self._last * grid
-        cells = np.arange(1, tokens_of_table + 2 * support * grid + 1, dtype=np.int64)
-        laws = _law_table(cells, reporting, grid, rows)  # [token, frequency], as all tables here
+        last_token = self._last * grid
+        # P M of the table's tokens needs the tokens of frequencies up to two supports further
+        cells = np.arange(1, last_token + 2 * support * grid + 1, dtype=np.int64)
+        laws = _law_table(cells, reporting, grid, rows)  # the transpose of P: [token, frequency]
         threshold = Calibration.of(Scheme(KeepAll(), per_key, grid)).calibration_threshold
-        posterior = _posterior(laws, reporting, threshold)
+        posterior = _posterior_means(laws, reporting, threshold)  # M
 
-        of_table = posterior[:tokens_of_table]
-        mean_of_mean = (of_table @ laws.T) @ posterior  # M P M
-        weights = 2 * of_table - mean_of_mean
+        posterior_of_table = posterior[:last_token]
+        bias_operator = (posterior_of_table @ laws.T) @ posterior  # M P M
+        weights = 2 * posterior_of_table - bias_operator  # V
         # all that is not 0 lies in a window around the first frequency of each token
         self._window = np.arange(-2 * support, 3 * support)
-        columns = first_frequency(cells[:tokens_of_table], grid)[:, None] + self._window
-        inside = (columns >= 1) & (columns <= rows)
+        first = first_frequency(cells[:last_token], grid)
+        columns = first[:, None] + self._window
+        is_frequency = (columns >= 1) & (columns <= rows)
         in_window = np.take_along_axis(weights, columns.clip(0, rows), axis=1)
-        self._table = np.where(inside, in_window, 0.0)
+        self._table = np.where(is_frequency, in_window, 0.0)
 
         tokens = cells / grid
         law_of_last = laws[:, self._last]
@@ -77,7 +83,7 @@ class TokenWeights:
         self.spread = float(law_of_last @ (tokens - mean_token) ** 2)
 
     def values(self, cells: Ints, function: Callable[[Ints], Floats]) -> Floats:
-        """Return b of tokens; `function` has the frequencies of all keys for each token: [token, k] -> g."""
+        """Return b of tokens. `function` is g, of the frequencies k around each token: [token, k] -> [token, k]."""
         first = first_frequency(cells, self.grid)
         # tokens of frequencies beyond the table are shifts of its last ones
         shift = np.maximum(first - self._last, 0)
@@ -88,23 +94,25 @@ class TokenWeights:
 
 
 def _law_table(cells: Ints, reporting: Law, grid: int, rows: int) -> Floats:
-    """The probability of each token at each frequency from 0 to `rows`: [token, frequency]."""
+    """Return the probability of each token at each frequency from 0 to `rows`: [token, frequency]."""
     frequencies, mass = supports(cells, reporting, grid)
     law = np.zeros((len(cells), rows + 1))
-    inside = frequencies <= rows
-    token = np.broadcast_to(np.arange(len(cells))[:, None], frequencies.shape)
-    law[token[inside], frequencies[inside]] = mass[inside]
+    is_inside = frequencies <= rows
+    token = np.arange(len(cells))[:, None]
+    tokens = np.broadcast_to(token, frequencies.shape)
+    law[tokens[is_inside], frequencies[is_inside]] = mass[is_inside]
     return law
 
 
-def _posterior(law: Floats, reporting: Law, threshold: int) -> Floats:
-    """The posterior of each token under a uniform prior from the threshold on, over pi: [token, frequency]."""
+def _posterior_means(law: Floats, reporting: Law, threshold: int) -> Floats:
+    """Return the posterior of each token under a uniform prior from the threshold on, over pi: [token, frequency]."""
     frequencies = np.arange(law.shape[1])
     pi = reporting.probabilities(frequencies)
-    prior = np.where(frequencies >= threshold, law, 0.0)
-    total = prior.sum(1, keepdims=True)
+    likelihood = np.where(frequencies >= threshold, law, 0.0)
+    total = likelihood.sum(1, keepdims=True)
     divisor = total * np.where(pi > 0, pi, 1.0)
-    posterior: Floats = np.divide(prior, divisor, out=np.zeros_like(prior), where=total > 0)
+    posterior = np.zeros_like(likelihood)
+    np.divide(likelihood, divisor, out=posterior, where=total > 0)
     return posterior
 
 
@@ -122,36 +130,35 @@ class Layers:
     """
 
     def __init__(self, of: Function, visible: Sequence[Function], least: int, largest: int) -> None:
-        self._of, self._visible, self._least, self._largest = (
-            of,
-            visible,
-            least,
-            max(largest, least + 1),
-        )
+        self._of = of
+        self._visible = visible
+        self._least = least
+        self._largest = max(largest, least + 1)
 
     def probability(self, layers: Ints) -> Floats:
         """Return the probability that a layer is visible in all samples."""
-        smallest: Floats = np.min([visible(layers) for visible in self._visible], axis=0)
+        probabilities = [visible(layers) for visible in self._visible]
+        smallest: Floats = np.min(probabilities, axis=0)
         return smallest
 
     @cached_property
-    def _sums(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Layers, from the one before the least on; G, and two sums of which the variance is made, at each."""
+    def _sums(self) -> "_Sums":
+        """The sums over layers up to each knot, which values and variances are made of."""
         i = self._knots()
         q = self.probability(i[1:])
         rise = np.diff(self._of(i)) / q
         hidden_rise = rise * (1 - q)
-
-        def from_zero(steps: Floats) -> Floats:
-            return np.append(0.0, np.cumsum(steps))
-
-        G = from_zero(rise)
-        K0 = from_zero(hidden_rise)
-        K1 = from_zero(hidden_rise * (G[1:] + G[:-1]) / 2)
-        return i.astype(np.float64), G, K0, K1
+        G = _summed_from_zero(rise)
+        hidden_times_sum = hidden_rise * (G[1:] + G[:-1]) / 2
+        return _Sums(
+            layers=i.astype(np.float64),
+            G=G,
+            hidden=_summed_from_zero(hidden_rise),
+            hidden_times_sum=_summed_from_zero(hidden_times_sum),
+        )
 
     def _knots(self) -> Ints:
-        """The layers that are added up: all low ones, and then some in equal ratios."""
+        """Return the layers that are added up: all low ones, and then some in equal ratios."""
         end = min(self._least + _EXACT, self._largest)
         i = np.arange(self._least - 1, end + 1, dtype=np.int64)
         if self._largest == end:
@@ -161,30 +168,60 @@ class Layers:
         return np.unique(np.append(i, far))
 
     def value(self, frequencies: Ints, first: Ints) -> Floats:
-        """Return G(i) - G(first - 1), 0 below."""
-        i, G, _, _ = self._sums
-        at, start = (np.interp(x, i, G) for x in (frequencies, first - 1))
-        return np.maximum(at - start, 0.0)
+        """Return G(i) - G(first - 1) for keys whose first visible layer is `first`; 0 if i is lower."""
+        sums = self._sums
+        G_of_frequency = sums.at(frequencies, sums.G)
+        G_before_first = sums.at(first - 1, sums.G)
+        return np.maximum(G_of_frequency - G_before_first, 0.0)
 
     def variance(self, one: Ints, two: Ints, first: Ints) -> Floats:
-        """Return what a key with these two frequencies stands for, of the variance of the difference over seeds.
+        """Return an estimate of what a key with these frequencies adds to the variance of the difference over seeds.
 
-        The sum over layers m, n between the frequencies, both visible, of ``(1 / q_max - 1) / q_min`` times their
-        rises: each pair is visible with the probability of the lower one.
+        The difference of the key's values is the sum, over the layers between its frequencies, of ``r_m / q_m`` times
+        whether m is visible, r_m being the rise of f. A layer is visible wherever a lower one is, so two of them have
+        the covariance ``q_low (1 - q_high)``. Divided by ``q_low``, the probability that both are visible, it is
+        estimated without bias by the sum over pairs of visible layers of ``(r / q)_low (1 - q_high) (r / q)_high``.
+        The ``(r / q)`` of the lower layers add up to G. So that sum is 2 times the sum over n of
+        ``hidden_n (G - G(low))``, with G in the middle of n: a pair of two layers counts twice, and that of a layer
+        with itself once.
         """
-        i, G, K0, K1 = self._sums
+        sums = self._sums
         last_invisible = first - 1
         low = np.maximum(np.minimum(one, two), last_invisible)
         high = np.maximum(np.maximum(one, two), last_invisible)
-
-        def between(sums: Floats) -> Floats:
-            return np.asarray(np.interp(high, i, sums) - np.interp(low, i, sums))
-
-        G_below = np.interp(low, i, G)
-        return np.maximum(2 * (between(K1) - G_below * between(K0)), 0.0)
+        hidden = sums.at(high, sums.hidden) - sums.at(low, sums.hidden)
+        hidden_times_sum = sums.at(high, sums.hidden_times_sum) - sums.at(
+            low, sums.hidden_times_sum
+        )
+        G_below = sums.at(low, sums.G)
+        return np.maximum(2 * (hidden_times_sum - G_below * hidden), 0.0)
 
     def slope(self, frequencies: Ints, first: Ints) -> Floats:
-        """Return how fast the value grows with the frequency."""
-        at = np.maximum(frequencies, first)
-        rise = (self._of(at) - self._of(at - 1)) / self.probability(at)
-        return np.where(frequencies >= first, rise, 0.0)
+        """Return by how much the value grows from the frequency below to each of these."""
+        visible = np.maximum(frequencies, first)
+        rise = self._of(visible) - self._of(visible - 1)
+        rise_of_value = rise / self.probability(visible)
+        return np.where(frequencies >= first, rise_of_value, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over layers, from the least one up to each knot; between knots they are interpolated.
+
+    A layer m adds its rise ``(f(m) - f(m - 1)) / q`` to G. It adds this rise times 1 - q, the probability that it is
+    not visible, to `hidden`, and that times G in its middle to `hidden_times_sum`.
+    """
+
+    layers: Floats  # the knots, from the layer before the least one on
+    G: Floats
+    hidden: Floats
+    hidden_times_sum: Floats
+
+    def at(self, layers: Ints, sums: Floats) -> Floats:
+        """Return one of the sums up to some layers."""
+        return np.asarray(np.interp(layers, self.layers, sums))
+
+
+def _summed_from_zero(steps: Floats) -> Floats:
+    """Return the cumulative sums of steps, with 0 before the first."""
+    return np.append(0.0, np.cumsum(steps))

@@ -17,16 +17,19 @@ def mle(
     grid: int = 1,
     of: Measure | str = "frequency",
 ) -> Floats:
-    """Estimate by maximum likelihood, the paper's estimator: ``g(i) / pi_i`` at the likeliest i.
+    """Return the paper's estimate for each token: ``g(i) / pi_i`` at the frequency i at which the token is likeliest.
 
-    Summed over the reported keys of any selection, it estimates the selection's number of elements: dividing by pi
-    makes up for the keys that were not reported. Tokens are in units of 1/grid.
+    `cells` are tokens in units of 1/grid, and `of` is g. Summed over the reported keys of any selection, it estimates
+    the selection's number of elements: dividing by pi makes up for the keys that were not reported.
 
     >>> from dpsample import KeepAll, Privacy
     >>> mle([1, 1000], KeepAll(), Privacy(1, 1e-6)).round(2)
     array([  20., 1013.])
     """
-    distinct, back = np.unique(as_frequencies(cells), return_inverse=True)
+    tokens = as_frequencies(cells)
+    distinct, back = np.unique(tokens, return_inverse=True)
     i = likeliest_frequencies(distinct, sampling, privacy, grid)
-    estimate: Floats = Measure.of(of)(i) / reporting_probabilities(i, sampling, privacy)
-    return estimate[back].reshape(np.shape(cells))
+    pi = reporting_probabilities(i, sampling, privacy)
+    g = Measure.of(of)
+    estimates: Floats = g(i) / pi
+    return estimates[back].reshape(tokens.shape)

@@ -10,7 +10,8 @@ the sum of b is too high by what reported keys below c lack. The upper end of an
 takes away e, a function of the token that falls off above c, and is so large that E_i (b - e) <= g(i) at every i.
 
 Both ends are normal, with the correction of Cornish and Fisher for the tails of single keys. One key alone has its own
-interval (`single_keys`), which is exact.
+interval (`answers/reported.py`), which is exact. The names b, e, c and lambda, and why the ends hold: docs/theory.md,
+section 7, Sums over reported keys.
 """
 
 import math
@@ -33,14 +34,24 @@ from dpsample.scheme.tokens import first_frequency, support_length, token_law
 Bools = NDArray[np.bool_]
 # Numbers of frequencies at which laws are taken: above c, far above it, and below it. A trade of time against
 # exactness, since values in between are interpolated.
-_DENSE, _FAR, _BELOW = 64, 16, 48
-_REACH = 3.0  # supports of a token above c in which laws are taken densely
-_LEAST_SLOPE = 0.5  # of the mean token, by the frequency: below, laws hardly tell frequencies apart
-_ROUNDS = 30  # of corrections, each of which takes away most of the bias that is left
-_POWER = 2  # of the probability of a larger token, in e: how fast e falls off above c
-_MARGIN = 1.03  # of e, for the frequencies between those at which laws are taken
-_NO_VARIANCE = 1e-100  # less is rounding
-_QUANTILE = 0.975  # of the tokens of a frequency: larger ones do not speak for it
+_DENSE = 64
+_FAR = 16
+_BELOW = 48
+# The range above c in which laws are taken densely, in supports of a token. Beyond, they are shifts of one another.
+_REACH = 3.0
+# With bounded noise, c is where the mean token starts to grow by this share of what the frequency grows by. Where it
+# grows by less, laws hardly tell frequencies apart. A larger share makes c higher. No record of the choice.
+_LEAST_SLOPE = 0.5
+# Rounds of correction, each of which takes away most of the bias that is left. More cost time alone.
+_ROUNDS = 30
+# The power of the probability of a larger token, in e: the larger it is, the faster e falls off above c, and the larger
+# lambda is. No record of the choice.
+_POWER = 2
+_MARGIN = 1.03  # lambda is larger by this factor, for the frequencies between those at which laws are taken
+_NO_VARIANCE = 1e-100  # a smaller one is rounding
+# The quantile of the tokens of a frequency: a token speaks for the frequencies of which it is at most that quantile.
+# The same as that of a 95 % interval on one side; a larger one makes intervals longer.
+_QUANTILE = 0.975
 _TINY = 1e-300  # keeps ratios of zeros defined
 
 
@@ -53,18 +64,21 @@ class Reported:
     low: float
     high: float
     others: str = (
-        ""  # what is said of all keys, if that is no estimate: "the same: ..." or "unknown: ..."
+        ""  # printed for all keys, if there is no estimate: "the same: ..." or "unknown: ..."
     )
 
     def __repr__(self) -> str:
-        return f"{shown_number(self.value)} ({shown_number(self.low)} to {shown_number(self.high)})"
+        value = shown_number(self.value)
+        low = shown_number(self.low)
+        high = shown_number(self.high)
+        return f"{value} ({low} to {high})"
 
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """The reported keys of a group, one by one or by token: the sums of their weights, and of powers of these.
+    """The reported keys of a group, one by one, or those of one token together if no weight is negative.
 
-    Keys of one token may stand together if no weight is negative.
+    Together, they have the sums of their weights, of the squares of these, and of their fourth powers.
     """
 
     tokens: Floats
@@ -75,7 +89,7 @@ class Selected:
 
     @staticmethod
     def of(tokens: Floats, weights: Floats, certain: Floats) -> "Selected":
-        """Return keys one by one."""
+        """Return the keys of a group, one by one."""
         return Selected(tokens, weights, weights**2, weights**4, certain)
 
 
@@ -89,9 +103,11 @@ class Values:
     correction: Floats  # of the measure at this frequency
 
     def __call__(self, tokens: Floats) -> Floats:  # noqa: D102
-        frequency = np.maximum(tokens + np.interp(tokens, self.knots, self.distance), 0.0)
+        distance = np.interp(tokens, self.knots, self.distance)
+        frequency = np.maximum(tokens + distance, 0.0)
         measured = np.asarray(self.measure.function(frequency), np.float64)
-        return measured + np.interp(tokens, self.knots, self.correction)
+        correction = np.interp(tokens, self.knots, self.correction)
+        return measured + correction
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +135,21 @@ class Moments:
     fourth_cumulant: Floats
 
     def at(self, tokens: Floats) -> tuple[Floats, Floats]:
-        """Return both for tokens."""
+        """Return the variance and the fourth cumulant for each token."""
         variance = np.interp(tokens, self.knots, self.variance)
-        return variance, np.interp(tokens, self.knots, self.fourth_cumulant)
+        fourth_cumulant = np.interp(tokens, self.knots, self.fourth_cumulant)
+        return variance, fourth_cumulant
 
 
 @dataclass(frozen=True, eq=False)
 class TokenValues:
-    """What each token says of the frequency of a reported key."""
+    """The functions of the token that sums over reported keys are made of, and their moments."""
 
     values: Values  # b
     lowered: Lowered  # b - e
     bias: Floats  # of b at its knots, what is left of it, in absolute value
     of_values: Moments
-    of_lowered: Moments  # of the frequencies that a token does not rule out, the lowest has the largest moments
+    of_lowered: Moments  # of the lowest frequency that a token speaks for
 
     @property
     def lacking(self) -> Callable[[Floats], Floats]:
@@ -142,34 +159,46 @@ class TokenValues:
 
 def sum_of_reported(keys: Selected, values: TokenValues, level: float) -> Reported:
     """Return the weighted sum over reported keys, with its error and its interval."""
-    tokens, weights = keys.tokens, keys.weights
+    tokens = keys.tokens
+    weights = keys.weights
     value = float(weights @ values.values(tokens))
-    bias = float(np.abs(weights) @ np.interp(tokens, values.values.knots, values.bias))
+    bias_of_token = np.interp(tokens, values.values.knots, values.bias)
+    bias = float(np.abs(weights) @ bias_of_token)
 
-    # a key with a positive weight may lack at the lower end, and one with a negative weight at the upper end
-    positive = weights >= 0
+    # keys may be rarer than b says: with a positive weight that lowers the lower end, with a negative one it raises the
+    # upper end
+    is_positive = weights >= 0
     lacking = weights * values.lacking(tokens)
-    lacking_below = float(lacking[positive].sum())
-    lacking_above = float(lacking[~positive].sum())
-    low = value - lacking_below - _deviation(keys, positive, values, level) - bias
-    high = value - lacking_above + _deviation(keys, ~positive, values, level) + bias
-    if positive.all():
+    lacking_below = float(lacking[is_positive].sum())
+    lacking_above = float(lacking[~is_positive].sum())
+    margin_below = _margin(keys, is_positive, values, level)
+    margin_above = _margin(keys, ~is_positive, values, level)
+    low = value - lacking_below - margin_below - bias
+    high = value - lacking_above + margin_above + bias
+    if is_positive.all():
         certain = float(weights @ keys.certain)
-        value, low, high = (max(number, certain) for number in (value, low, high))
+        value = max(value, certain)
+        low = max(low, certain)
+        high = max(high, certain)
 
     variances, _ = values.of_values.at(tokens)
     standard_error = math.sqrt(float(keys.squares @ variances))
     return Reported(value, standard_error, low, high)
 
 
-def _deviation(keys: Selected, lacks: Bools, values: TokenValues, level: float) -> float:
-    """How far an end of the interval is from the middle: by the moments of b - e for keys that may lack, else of b."""
-    low_variances, low_cumulants = values.of_lowered.at(keys.tokens)
+def _margin(keys: Selected, is_lowered: Bools, values: TokenValues, level: float) -> float:
+    """Return how far an end of the interval is from the sum of the values that it is made of.
+
+    Keys that are lowered at this end have the moments of b - e, other keys those of b.
+    """
+    lowered_variances, lowered_cumulants = values.of_lowered.at(keys.tokens)
     variances, cumulants = values.of_values.at(keys.tokens)
-    variance = float(keys.squares @ np.where(lacks, low_variances, variances))
+    variance_of_token = np.where(is_lowered, lowered_variances, variances)
+    variance = float(keys.squares @ variance_of_token)
     if variance < _NO_VARIANCE:
         return 0.0
-    cumulant = float(keys.fourths @ np.where(lacks, low_cumulants, cumulants))
+    cumulant_of_token = np.where(is_lowered, lowered_cumulants, cumulants)
+    cumulant = float(keys.fourths @ cumulant_of_token)
     excess = cumulant / variance**2
     z = NormalDist().inv_cdf(0.5 + level / 2)
     tails = (z**3 - 3 * z) * excess / 24  # the term of the fourth cumulant (Cornish and Fisher)
@@ -186,25 +215,23 @@ def least_of_tokens(cells: Ints, scheme: Scheme) -> Ints:
 
 @lru_cache(maxsize=32)
 def token_values(scheme: Scheme, measure: Measure, largest: int) -> TokenValues:
-    """Return the values of tokens up to about this frequency."""
+    """Return the functions of the token for sums of a measure, up to about this largest frequency."""
     c = _lowest_told_apart(scheme)
     above = _frequencies_above(scheme, c, measure, largest)
     laws = [_Law.of(i, scheme) for i in above.tolist()]
-    values = _unbiased(laws, measure, above)
-    biases = [
-        abs(law.mean(values(law.tokens)) - g) for law, g in zip(laws, measure(above), strict=True)
-    ]
+    truths = measure(above)
+    values = _unbiased(laws, measure, truths)
+    means = [law.mean(values(law.tokens)) for law in laws]
+    biases = np.abs(np.array(means) - truths)
 
-    below = [_Law.of(i, scheme) for i in _frequencies_below(scheme.sampling.least, c)]
+    rare = _frequencies_below(scheme.sampling.least, c)
+    below = [_Law.of(i, scheme) for i in rare]
     lowered = _lowered(laws[0], below, values)
-    large_tokens = np.maximum.accumulate([law.quantile(_QUANTILE) for law in laws])
-    return TokenValues(
-        values,
-        lowered,
-        np.array(biases),
-        of_values=_moments(laws, values, values.knots),
-        of_lowered=_moments(laws, lowered, large_tokens),
-    )
+    of_values = _moments(laws, values, values.knots)
+    # of the frequencies that a token speaks for, the lowest has the largest moments of b - e
+    large_tokens = [law.quantile(_QUANTILE) for law in laws]
+    of_lowered = _moments(laws, lowered, np.maximum.accumulate(large_tokens))
+    return TokenValues(values, lowered, biases, of_values, of_lowered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,52 +246,62 @@ class _Law:
     def of(i: int, scheme: Scheme) -> "_Law":
         law = token_law(i, *scheme)
         order = np.argsort(law.cells)
+        tokens = law.cells[order] / scheme.grid
         probabilities = np.asarray(law.probabilities)[order]
-        return _Law(i, law.cells[order] / scheme.grid, probabilities / probabilities.sum())
+        return _Law(i, tokens, probabilities / probabilities.sum())
 
     def mean(self, values: Floats) -> float:
+        """Return the mean of a function of the token, given its values at the tokens of this law."""
         return float(self.p @ values)
 
     def quantile(self, probability: float) -> float:
+        """Return the lowest token up to which the law has this probability."""
         place = np.searchsorted(np.cumsum(self.p), probability)
-        return float(self.tokens[min(int(place), len(self.tokens) - 1)])
+        last = len(self.tokens) - 1
+        return float(self.tokens[min(int(place), last)])
 
     def reaching(self) -> Floats:
-        """The probability of a token that is as large, or larger, for each token."""
-        return np.cumsum(self.p[::-1])[::-1]
+        """Return the probability of a token that is as large, or larger, for each token."""
+        from_the_largest = np.cumsum(self.p[::-1])
+        return from_the_largest[::-1]
 
 
 def _lowest_told_apart(scheme: Scheme) -> int:
-    """Return c, the lowest frequency that laws tell from others."""
+    """Return c, the lowest frequency that laws tell from others: the likeliest frequency of the lowest token.
+
+    Bounded noise is cut off, and where it is cut the mean token hardly moves with the frequency: there c is where it
+    starts to.
+    """
     [likeliest] = likeliest_frequencies([1], *scheme).tolist()
     c = max(int(likeliest), scheme.sampling.least)
     if not Reporting.of(scheme.sampling, scheme.per_key).bell_shaped:
         return c
-    # noise is cut off: at the cut, the mean token hardly moves
     reach = int(_REACH * support_length(scheme.per_key))
-    step = max(1, reach // 200)
+    step = max(1, reach // 200)  # 200 laws at most: a trade of time against exactness
     frequencies = np.arange(c, c + reach, step)
     laws = [_Law.of(i, scheme) for i in frequencies.tolist()]
     mean_tokens = [law.mean(law.tokens) for law in laws]
-    is_steep = np.diff(mean_tokens) / step >= _LEAST_SLOPE
-    return int(frequencies[int(np.argmax(is_steep))])
+    slopes = np.diff(mean_tokens) / step
+    first_steep = int(np.argmax(slopes >= _LEAST_SLOPE))
+    return int(frequencies[first_steep])
 
 
 def _frequencies_above(scheme: Scheme, c: int, measure: Measure, largest: int) -> Ints:
-    """Return the frequencies from c on at which laws are taken."""
+    """Return the ascending frequencies from c on at which laws are taken."""
     support = support_length(scheme.per_key)
     reach = _REACH * support
     shares = np.linspace(0, 1, _DENSE)
     dense = c + reach * shares**2  # densest at c, where laws change most
     last = max(largest, c + reach + 1)
     far = np.geomspace(c + reach, last, _FAR)
-    above = np.unique(np.append(dense, far).astype(np.int64))
+    chosen = [dense, far]
     if measure.kink is not None:
         first = max(measure.kink - support, c)
-        end = measure.kink + support
-        around = np.linspace(first, end, _DENSE).astype(np.int64)
-        above = np.unique(np.append(above, around[around >= c]))
-    return above[above <= scheme.sampling.largest]
+        around = np.linspace(first, measure.kink + support, _DENSE)
+        chosen.append(around)
+    frequencies = np.unique(np.concatenate(chosen).astype(np.int64))
+    is_possible = (frequencies >= c) & (frequencies <= scheme.sampling.largest)
+    return frequencies[is_possible]
 
 
 def _frequencies_below(least: int, c: int) -> list[int]:
@@ -274,49 +311,66 @@ def _frequencies_below(least: int, c: int) -> list[int]:
     return sorted({*some.tolist(), *near.tolist()})
 
 
-def _unbiased(laws: list[_Law], measure: Measure, above: Ints) -> Values:
-    """Return b: knots at mean tokens, distances without bias for the frequency itself, and corrections."""
-    knots = np.maximum.accumulate([law.mean(law.tokens) for law in laws])
+def _unbiased(laws: list[_Law], measure: Measure, truths: Floats) -> Values:
+    """Return b, given the measure of the frequency of each law.
+
+    Knots are mean tokens. Distances are such that the frequency itself has no bias; other measures get a correction.
+    """
+    mean_tokens = [law.mean(law.tokens) for law in laws]
+    knots = np.maximum.accumulate(mean_tokens)
+    frequencies = np.array([law.frequency for law in laws])
     zeros = np.zeros(len(knots))
-    distance = above.astype(np.float64) - knots
+    distance = frequencies.astype(np.float64) - knots
     for _ in range(_ROUNDS):
-        frequencies = Values(FREQUENCY, knots, distance, zeros)
-        biases = [law.mean(frequencies(law.tokens)) - law.frequency for law in laws]
-        distance = distance - np.array(biases)
+        values = Values(FREQUENCY, knots, distance, zeros)
+        means = [law.mean(values(law.tokens)) for law in laws]
+        distance = distance - (np.array(means) - frequencies)
     values = Values(measure, knots, distance, zeros)
-    return values if measure == FREQUENCY else _corrected(laws, values, measure(above))
+    return values if measure == FREQUENCY else _corrected(laws, values, truths)
 
 
 def _corrected(laws: list[_Law], values: Values, targets: Floats) -> Values:
-    """Return values with corrections of what remains of their bias: of all rounds, those of the least bias."""
-    best, least = values, math.inf
+    """Return values with corrections of the bias that is left: the best values of all rounds."""
+    corrected = values
+    best = values
+    least = math.inf
     for _ in range(_ROUNDS):
-        bias = np.array([law.mean(values(law.tokens)) for law in laws]) - targets
+        means = [law.mean(corrected(law.tokens)) for law in laws]
+        bias = np.array(means) - targets
         size = float(np.abs(bias).sum())
         if size < least:
-            best, least = values, size
-        values = replace(values, correction=values.correction - bias)
+            best = corrected
+            least = size
+        corrected = replace(corrected, correction=corrected.correction - bias)
     return best
 
 
 def _lowered(at_c: _Law, below: list[_Law], values: Values) -> Lowered:
-    """Return b - e: e is as large, in the mean, as what reported keys below c lack, and falls off as tokens of c do."""
+    """Return b - e. With the law of c and those below it, e is lambda times the squared probability of a larger token.
+
+    lambda is the least number for which the mean of e is, at each frequency below c, the excess of the mean of b.
+    """
     shape = at_c.reaching() ** _POWER
     largest_ratio = 0.0
     for law in below:
         [truth] = values.measure([law.frequency]).tolist()
         excess = law.mean(values(law.tokens)) - truth
-        mean_shape = law.mean(np.interp(law.tokens, at_c.tokens, shape, right=0.0))
-        largest_ratio = max(largest_ratio, excess / max(mean_shape, _TINY))
-    return Lowered(values, at_c.tokens, _MARGIN * largest_ratio * shape)
+        shape_of_token = np.interp(law.tokens, at_c.tokens, shape, right=0.0)
+        mean_shape = max(law.mean(shape_of_token), _TINY)
+        largest_ratio = max(largest_ratio, excess / mean_shape)
+    e = _MARGIN * largest_ratio * shape  # the product with the margin is lambda
+    return Lowered(values, at_c.tokens, e)
 
 
 def _moments(laws: list[_Law], function: Values | Lowered, knots: Floats) -> Moments:
-    """The moments of a function of the token at each frequency."""
-    variances, cumulants = np.zeros((2, len(laws)))
+    """Return the moments of a function of the token, with a knot for each law."""
+    variances = np.zeros(len(laws))
+    cumulants = np.zeros(len(laws))
     for n, law in enumerate(laws):
-        value = function(law.tokens)
-        deviation = value - law.mean(value)
-        variances[n] = law.mean(deviation**2)
-        cumulants[n] = law.mean(deviation**4) - 3 * variances[n] ** 2
+        values = function(law.tokens)
+        deviation = values - law.mean(values)
+        variance = law.mean(deviation**2)
+        fourth_moment = law.mean(deviation**4)
+        variances[n] = variance
+        cumulants[n] = fourth_moment - 3 * variance**2
     return Moments(knots, variances, cumulants)

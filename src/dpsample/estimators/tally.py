@@ -27,12 +27,16 @@ class Tally:
     @staticmethod
     def of(cells: "Ints | list[int]", weights: "Floats | list[float] | None" = None) -> "Tally":
         """Tally keys one by one: their tokens in units of 1/grid, and weights if there are any."""
-        distinct, back = np.unique(np.asarray(cells, np.int64), return_inverse=True)
-        of_keys = np.ones(len(back)) if weights is None else np.asarray(weights, np.float64)
+        all_cells = np.asarray(cells, np.int64)
+        distinct, back = np.unique(all_cells, return_inverse=True)
+        weight_of_key = np.ones(len(back))
+        if weights is not None:
+            weight_of_key = np.asarray(weights, np.float64)
         n = len(distinct)
         keys = np.bincount(back, minlength=n)
-        sums = np.zeros(n) + np.bincount(back, of_keys, n)
-        squares = np.zeros(n) + np.bincount(back, of_keys * of_keys, n)
+        # added to zeros, since bincount returns integers where there are no keys
+        sums = np.zeros(n) + np.bincount(back, weight_of_key, n)
+        squares = np.zeros(n) + np.bincount(back, weight_of_key * weight_of_key, n)
         return Tally(distinct, keys, sums, squares)
 
     @property
@@ -47,12 +51,14 @@ class Tally:
         return int(self.keys.sum())
 
     def _bytes(self) -> tuple[bytes, ...]:
-        return tuple(
-            column.tobytes() for column in (self.cells, self.keys, self.weights, self.squares)
-        )
+        """Return the numbers of all columns, by which tallies are compared."""
+        columns = (self.cells, self.keys, self.weights, self.squares)
+        return tuple(column.tobytes() for column in columns)
 
     def __eq__(self, other: object) -> bool:
-        return self._bytes() == other._bytes() if isinstance(other, Tally) else NotImplemented
+        if not isinstance(other, Tally):
+            return NotImplemented
+        return self._bytes() == other._bytes()
 
     def __hash__(self) -> int:
         return hash(self._bytes())
@@ -74,14 +80,14 @@ class Tallies:
 
     @staticmethod
     def of(tallies: Sequence[Tally]) -> "Tallies":
-        """Join tallies."""
+        """Return the tallies of groups, one after the other."""
         lengths = np.array([len(tally.cells) for tally in tallies])
         starts = np.cumsum(lengths) - lengths
-        names = ("cells", "keys", "weights", "squares")
-        columns = {
-            name: np.concatenate([getattr(tally, name) for tally in tallies]) for name in names
-        }
-        return Tallies(**columns, starts=starts)
+        cells = np.concatenate([tally.cells for tally in tallies])
+        keys = np.concatenate([tally.keys for tally in tallies])
+        weights = np.concatenate([tally.weights for tally in tallies])
+        squares = np.concatenate([tally.squares for tally in tallies])
+        return Tallies(cells, keys, weights, squares, starts)
 
     def sums(self, values: Floats | Ints) -> Floats:
         """Return the sum of values, one for each token of each group, by group."""
