@@ -1,32 +1,32 @@
 """The mathematics: frequencies in, probabilities out. No data, no files, no randomness.
 
-sampling         q: the probability that a key of a frequency is sampled
-soft_cap         the same, by frequency up to about a cap
-custom           the same, by any q of one's own
-registered       the same, by a function that files name
-holding          the same along a stream: sample and hold
-reporting        pi: the largest probability that a key is reported, end to end, from q and the privacy
-law              the interface of the laws of one key: pi, and tokens
-bisection        the first number at which a condition holds
-per_key          what each key of a user has of the privacy: an (epsilon, delta), or one of the next three
-noise            bounded noise: the token law for many keys of one user
-renyi_steps      pi for many keys of one user, keys only
-composed_steps   pi for one key of a user, keys only, beside Gaussian noise on other numbers
-coordinated      a sample by a public hash: the first frequency at which a key is kept, and laws over a random seed
-tail_map         the map from pi to laws of tokens, row by row or column by column
-tokens           the law of the token, in floats, for many frequencies
-scheme           sampling, privacy and grid: all that the law of a token follows from
-held             pi and the token law of keys that were held along a stream, in integers
-token_columns    the probability of one token at all frequencies
-invert           the token that a frequency and a uniform number draw
-coarsening       a scheme at every k-th frequency, for predictions
-integer          the laws in integers, which a sanitizer draws from
-certify          an exact check of those integers against (epsilon, delta)
-certify_held     the same check for keys that were held along a stream
-certificate_text the integers as text, for another program to check
-lemma            a bound of the delta that the integers spend, for every frequency at once
-likelihood       the frequency under which a token is likeliest, and the interval of frequencies
-ordinal          how well tokens keep the order of the frequencies
+sampling          q: the probability that a key of a frequency is sampled
+soft_cap          the same, by frequency up to about a cap
+custom            the same, by any q of one's own
+registered        the same, by a function that files name
+holding           the same along a stream: sample and hold
+reporting         pi: the largest probability that a key is reported, end to end, from q and the privacy
+law               the interface of the laws of one key: pi, and tokens
+bisection         the first number at which a condition holds
+per_key           what each key of a user has of the privacy: an (epsilon, delta), or one of the next three
+noise             bounded noise: the token law for many keys of one user
+renyi_steps       pi for many keys of one user, keys only
+composed_steps    pi for one key of a user, keys only, beside Gaussian noise on other numbers
+coordinated       a sample by a public hash: the first frequency at which a key is kept, and laws over a random seed
+tail_map          the map from pi to laws of tokens, row by row or column by column
+tokens            the law of the token, in floats, for many frequencies
+scheme            sampling, privacy and grid: all that the law of a token follows from
+held              pi and the token law of keys that were held along a stream, in integers
+token_columns     the probability of one token at all frequencies
+invert            the token that a frequency and a uniform number draw
+coarsening        a scheme at every k-th frequency, for predictions
+integer           the laws in integers, which a sanitizer draws from
+certify           an exact check of those integers against (epsilon, delta)
+certify_held      the same check for keys that were held along a stream
+certificate_text  the integers as text, for another program to check
+lemma             a bound of the delta that the integers spend, for every frequency at once
+likelihood        the frequency under which a token is likeliest, and the interval of frequencies
+ordinal           how well tokens keep the order of the frequencies
 """
 
 from dpsample.scheme.certify import Certificate, certify, certify_table
