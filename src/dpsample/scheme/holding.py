@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, exponential_floor, text
+from dpsample.privacy import Privacy
 from dpsample.scheme.sampling import (
     Floats,
     Sampling,
@@ -26,7 +27,6 @@ from dpsample.scheme.sampling import (
 )
 
 if TYPE_CHECKING:
-    from dpsample.privacy import Privacy
     from dpsample.scheme.law import Law
 
 WORD = 1 << 64  # the number of words of 64 bits
@@ -85,7 +85,7 @@ class SampleAndHold(Sampling):
     def to_json(self) -> dict[str, Any]:  # noqa: D102
         return {"scheme": self.name, "tau": text(self.tau)}
 
-    def reporting(self, privacy: "Privacy") -> "Law":
+    def reporting(self, privacy: Privacy) -> "Law":
         """Return the reporting probabilities and token laws: `held`."""
         from dpsample.scheme.held import HeldReporting
 

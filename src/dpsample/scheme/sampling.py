@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.exact import MAX_FREQUENCY, Number, exact, text
+from dpsample.privacy import Privacy
 
 if TYPE_CHECKING:
-    from dpsample.privacy import Privacy
     from dpsample.scheme.law import Law
 
 # floats of q then err by less than 2**-40, a thousandth of the distance within which the sanitizer decides in integers
@@ -147,7 +147,7 @@ class Sampling(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the exact JSON form."""
 
-    def reporting(self, privacy: "Privacy") -> "Law | None":
+    def reporting(self, privacy: Privacy) -> "Law | None":
         """Return the reporting probabilities and token laws of a scheme that has its own; None if q determines them."""
         return None
 
