@@ -18,6 +18,7 @@ from dpsample.answers.answers import Answers
 from dpsample.answers.evidence import Evidence
 from dpsample.answers.question import Attributes, Where
 from dpsample.errors import InvalidValue
+from dpsample.extras import not_installed
 from dpsample.files import PathLike, read_table, rebatch, write_table
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
@@ -302,6 +303,4 @@ def write_release(
 
 
 def _missing(package: str) -> InvalidValue:
-    return InvalidValue(
-        f"this needs {package}, which is not installed", f"run: pip install {package}"
-    )
+    return not_installed(f"this needs {package}, which is not installed", package)

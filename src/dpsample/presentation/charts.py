@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsample.errors import InvalidValue
+from dpsample.extras import not_installed, packages_of
 
 FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 INK, PALE = "#222222", "#dddddd"
@@ -218,6 +219,4 @@ def _altair(extra: str = "report") -> Any:
 
 
 def _missing(extra: str) -> InvalidValue:
-    return InvalidValue(
-        "charts need Altair and vl-convert", f"run: pip install 'dpsample[{extra}]'"
-    )
+    return not_installed("charts need Altair and vl-convert", *packages_of(extra))

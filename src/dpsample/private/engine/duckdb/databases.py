@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dpsample.accounting.parts import Part
 from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.extras import not_installed, packages_of
 from dpsample.private.engine.columns import part_family, require_plain, shaped
 from dpsample.private.engine.duckdb.columns import frequency_faults, number_family
 from dpsample.private.engine.errors import (
@@ -240,10 +241,7 @@ class Database:
         with contextlib.suppress(ImportError):
             driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
         if driver is None:
-            raise InvalidValue(
-                f"the ADBC driver of {name} is not installed",
-                f"run: pip install 'dpsample[{name}]'",
-            )
+            raise not_installed(f"the ADBC driver of {name} is not installed", *packages_of(name))
         if not self._sqlite:
             return driver.connect(self._source.data)
         path = self._source.data.partition(":///")[2]
