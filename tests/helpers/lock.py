@@ -64,7 +64,9 @@ def resolved(roots: list[str]) -> list[dict[str, Any]]:
 
 def everywhere(needed: list[dict[str, Any]], pins: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Return the version of each package, and the marker of those that only some systems need."""
-    found = {canonicalize_name(one["name"]): (str(one["version"]), "") for one in needed}
+    found: dict[str, tuple[str, str]] = {}
+    for one in needed:
+        found[canonicalize_name(one["name"])] = (str(one["version"]), "")
     found.pop("dpsample", None)
     for one in needed:
         for text in one.get("requires_dist", ()):

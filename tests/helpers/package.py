@@ -78,8 +78,9 @@ def check_wheel(wheel: Path) -> None:
 
 def check_sbom(wheel: Path) -> None:
     """The wheel has its SBOM where PEP 770 says, and that is valid CycloneDX of this version of the package."""
-    from cyclonedx.schema import SchemaVersion
-    from cyclonedx.validation.json import JsonStrictValidator
+    # of the environment of `make package` alone
+    from cyclonedx.schema import SchemaVersion  # type: ignore[import-not-found,unused-ignore]
+    from cyclonedx.validation.json import JsonStrictValidator  # type: ignore[import-not-found,unused-ignore]
 
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if ".dist-info/sboms/" in name)
