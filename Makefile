@@ -1,11 +1,11 @@
 # `make demo` and `make test` set up what they need in .venv, `make audit` in .venv-audit.
 PYTHON ?= python3
 BIN := .venv/bin
-PACKAGE := pyproject.toml constraints.txt README.md $(shell find src/dpsample -type f -not -name '*.pyc')
+PACKAGE := pyproject.toml setup.py README.md $(shell find src/dpsample -type f -not -name '*.pyc')
 
 COQ := coq libzarith-ocaml-dev
 
-.PHONY: demo pageviews paper test audit mutants proofs docs package versions browser check format bench peers comparison clean python
+.PHONY: demo pageviews paper test audit mutants proofs docs package lock versions browser check format bench peers comparison clean python
 
 demo: .venv/demo
 	$(BIN)/dpsample demo
@@ -39,6 +39,10 @@ docs: .venv/ready
 # The package as users get it: sdist and wheel, installed in a clean environment, with its demo and its types. RELEASING.md
 package: .venv-package/ready
 	.venv-package/bin/python tests/helpers/package.py
+
+# requirements/, anew: the versions of constraints.txt with the hashes of all of their files, on all systems
+lock: .venv-package/ready
+	.venv-package/bin/python tests/helpers/lock.py
 
 # The fast tests, under each Python that is there
 versions:
@@ -104,31 +108,36 @@ peers: .venv/ready
 comparison: .venv/ready
 	$(BIN)/python benchmarks/peers/page.py
 
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Environments have the versions of requirements/, whose files must have the hashes that are written there. The package itself is then built
+# by the setuptools that is among them: an isolated build would fetch one without a hash.
+INSTALL = -m pip install --quiet --disable-pip-version-check
+LOCKED = --require-hashes --requirement
+ITSELF = --no-deps --no-build-isolation
 
 # what the demo needs; `ready` completes it with the tools of developers, of which Spark alone is 400 MB
-.venv/demo: pyproject.toml constraints.txt | python
+.venv/demo: pyproject.toml requirements/demo.txt | python
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --no-compile --editable '.'
+	$(BIN)/python $(INSTALL) --no-compile $(LOCKED) requirements/demo.txt
+	$(BIN)/python $(INSTALL) --no-compile $(ITSELF) --editable .
 	@touch $@
 
-.venv/ready: pyproject.toml constraints.txt | python
+.venv/ready: pyproject.toml requirements/dev.txt | python
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --editable '.[dev]'
+	$(BIN)/python $(INSTALL) $(LOCKED) requirements/dev.txt
+	$(BIN)/python $(INSTALL) $(ITSELF) --editable .
 	@touch .venv/demo $@
 
-.venv-package/ready: pyproject.toml constraints.txt | python
+.venv-package/ready: requirements/package.txt | python
 	$(PYTHON) -m venv .venv-package
-	.venv-package/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  --constraint constraints.txt build mypy 'pyright[nodejs]'
+	.venv-package/bin/python $(INSTALL) --no-compile $(LOCKED) requirements/package.txt
 	@touch $@
 
 # build/ may hold modules that are gone: it is made anew
-.venv-audit/ready: $(PACKAGE) | python
+.venv-audit/ready: $(PACKAGE) requirements/audit.txt | python
 	rm -rf build
 	$(PYTHON) -m venv .venv-audit
-	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  --constraint constraints.txt . scipy pandas
+	.venv-audit/bin/python $(INSTALL) --no-compile $(LOCKED) requirements/audit.txt
+	.venv-audit/bin/python $(INSTALL) --no-compile $(ITSELF) .
 	@touch $@
 
 python:

@@ -9,7 +9,10 @@
         └── PrivacyViolation     a check of a privacy guarantee failed
 
     UserWarning
-    └── PrivacyWarning           allowed, but hardly what anybody wants
+    └── DpsampleWarning          allowed, but hardly what anybody wants
+        └── PrivacyWarning       privacy parameters that protect very little
+
+A warning points at the line of the caller: the first one outside this package.
 
 Every message is one or two plain sentences on one line: what is wrong, with the value if it is public, and what to do
 about it. No message shows a key or a frequency of private data, and none keeps another library's error, which might
@@ -19,8 +22,11 @@ A message names an argument in backticks, alone or with a value: "leave `rows` o
 shows it without them, and the command line shows the option instead, such as --no-header.
 """
 
+import inspect
 import re
+import warnings
 from collections.abc import Callable
+from types import FrameType
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -65,8 +71,27 @@ class PrivacyViolation(DpsampleError):  # noqa: N818
     """A scheme does not keep the (epsilon, delta) that it was checked against."""
 
 
-class PrivacyWarning(UserWarning):
+class DpsampleWarning(UserWarning):
+    """Base of all warnings of dpsample: something is allowed, but hardly what anybody wants."""
+
+
+class PrivacyWarning(DpsampleWarning):
     """Privacy parameters that are allowed, but protect very little."""
+
+
+def warn(message: str, category: type[DpsampleWarning]) -> None:
+    """Warn at the line of the caller, however many functions of this package lie between."""
+    frame = inspect.currentframe()
+    level = 1
+    while frame is not None and _is_of_package(frame):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_of_package(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] == "dpsample"
 
 
 def attempt(

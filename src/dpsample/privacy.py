@@ -1,13 +1,12 @@
 """Privacy: how much one element, or one user, may change what is published. (epsilon, delta), zCDP or GDP."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from dpsample.definitions import DEFINITIONS, LEAST_EPSILON, Definition, Gdp, Zcdp
-from dpsample.errors import InvalidValue, PrivacyWarning
+from dpsample.errors import InvalidValue, PrivacyWarning, warn
 from dpsample.exact import Number, exact, text
 
 # A larger epsilon has an exp(epsilon) of which floats keep no digits. Nothing is private long before that.
@@ -243,7 +242,7 @@ def _warn_once(message: str) -> None:
     """Warn unless a warning in these words was given before in this process."""
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, PrivacyWarning, stacklevel=4)
+        warn(message, PrivacyWarning)
 
 
 StatedPrivacy: TypeAlias = Privacy | tuple[Number, Number]

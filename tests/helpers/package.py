@@ -5,6 +5,7 @@
 The environment that the wheel is installed into is new, and is removed at the end. Nothing in it sees the source tree.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -29,17 +30,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dpsample-package-") as folder:
         work = Path(folder)
         with step("build sdist and wheel, the wheel from the sdist"):
-            _call(sys.executable, "-m", "build", "--outdir", str(work / "dist"), str(ROOT), cwd=work)
+            build = ("-m", "build", "--no-isolation", "--outdir", str(work / "dist"))  # the locked setuptools
+            _call(sys.executable, *build, str(ROOT), cwd=work)
             (sdist,), (wheel,) = (list((work / "dist").glob(kind)) for kind in ("*.tar.gz", "*.whl"))
         with step("the sdist has all files of the project, the wheel all of the package"):
             check_sdist(sdist)
             check_wheel(wheel)
-        with step("install the wheel in a clean environment"):
+            check_sbom(wheel)
+        with step("install the wheel, and nothing else, in a clean environment"):
             venv.create(work / "clean", with_pip=True)
             python = work / "clean" / "bin" / "python"
-            constraints = ROOT / "constraints.txt"
-            install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
-            _call(str(python), *install, "--constraint", str(constraints), str(wheel), cwd=work)
+            constraints = ("--constraint", str(ROOT / "constraints.txt"))
+            install = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+            _call(*install, *constraints, str(wheel), cwd=work)
         with step("import it, and run the demo, from elsewhere"):
             check_installed(python, work)
         with step("types: mypy and pyright, strict, of a stranger's program"):
@@ -70,6 +73,22 @@ def check_wheel(wheel: Path) -> None:
     )
 
 
+def check_sbom(wheel: Path) -> None:
+    """The wheel has its SBOM where PEP 770 says, and that is valid CycloneDX of this version of the package."""
+    # of the environment of `make package` alone
+    from cyclonedx.schema import SchemaVersion  # type: ignore[import-not-found,unused-ignore]
+    from cyclonedx.validation.json import JsonStrictValidator  # type: ignore[import-not-found,unused-ignore]
+
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if ".dist-info/sboms/" in name)
+        text = archive.read(name).decode()
+    assert name.endswith("dpsample.cdx.json"), name
+    invalid = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    assert invalid is None, invalid
+    package = json.loads(text)["metadata"]["component"]
+    assert wheel.name.startswith(f"{package['name']}-{package['version']}-"), package
+
+
 def check_installed(python: Path, work: Path) -> None:
     """The version is that of the metadata; the demo ends well, with the page that needs all assets."""
     outside = work / "outside"
@@ -88,7 +107,12 @@ def check_installed(python: Path, work: Path) -> None:
     assert version in _call(str(python.with_name("dpsample")), "--version", cwd=outside)
     story = _call(str(python.with_name("dpsample")), "demo", "--output", "kept", cwd=outside)
     assert "Proved:" in story, story
-    assert (outside / "kept" / "demo-report.html").stat().st_size > 100_000
+
+
+def check_page(python: Path, work: Path) -> None:
+    """The demo makes its page, which needs all assets."""
+    _call(str(python.with_name("dpsample")), "demo", "--output", "shown", cwd=work / "outside")
+    assert (work / "outside" / "shown" / "demo-report.html").stat().st_size > 100_000
 
 
 def check_types(python: Path, work: Path) -> None:

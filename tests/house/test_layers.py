@@ -10,6 +10,7 @@ import house
 
 LAYERS = (  # from the lowest to the highest; those on one line may import each other in one direction
     ("errors",),
+    ("extras",),
     ("exact",),
     ("balls", "definitions", "privacy", "sql"),
     ("files",),

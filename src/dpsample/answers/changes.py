@@ -29,6 +29,7 @@ from dpsample.answers.unreported import Silence
 from dpsample.errors import InvalidValue
 from dpsample.estimators.reported import Bools
 from dpsample.exact import shown_number
+from dpsample.extras import not_installed
 from dpsample.presentation.tables import Formats, html_table, table_lines
 from dpsample.scheme.sampling import Floats
 
@@ -71,9 +72,7 @@ class Changes:
         try:
             return self.table.to_pandas()
         except ImportError:
-            raise InvalidValue(
-                "this needs pandas, which is not installed", "run: pip install pandas"
-            ) from None
+            raise not_installed("this needs pandas, which is not installed", "pandas") from None
 
     def lines(self, limit: int | None = 10) -> list[str]:
         """Return what a change is, the first rows, or all, as aligned text, and then the remarks and notes."""

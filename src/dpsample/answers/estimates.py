@@ -13,6 +13,7 @@ from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Below, Estimate, in_all_keys
 from dpsample.estimators.reported import Reported
 from dpsample.exact import shown_number
+from dpsample.extras import not_installed
 from dpsample.presentation.tables import Formats, html_table, table_lines
 
 # The columns of a value and its interval: in reported keys, and in all keys.
@@ -60,9 +61,7 @@ class Estimates:
         try:
             return self.to_arrow().to_pandas()
         except ImportError:
-            raise InvalidValue(
-                "this needs pandas, which is not installed", "run: pip install pandas"
-            ) from None
+            raise not_installed("this needs pandas, which is not installed", "pandas") from None
 
     def __len__(self) -> int:
         return int(self.numbers.num_rows)

@@ -17,6 +17,7 @@ from dpsample.answers.answers import Answers
 from dpsample.answers.evidence import Evidence
 from dpsample.answers.question import Attributes, Where, check_options
 from dpsample.errors import InvalidValue
+from dpsample.extras import not_installed
 from dpsample.files import PathLike, Rows, read_table, rebatch, write_table
 from dpsample.presentation.plot import Plot, plot
 from dpsample.presentation.report import (
@@ -299,6 +300,4 @@ def write_release(
 
 def _missing(package: str) -> InvalidValue:
     """Return the refusal of what needs a package that is not installed."""
-    return InvalidValue(
-        f"this needs {package}, which is not installed", f"run: pip install {package}"
-    )
+    return not_installed(f"this needs {package}, which is not installed", package)

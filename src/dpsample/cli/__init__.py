@@ -49,7 +49,7 @@ from dpsample.cli.release import release, sample, sanitize
 from dpsample.cli.report import plot, report
 from dpsample.cli.run import run
 from dpsample.cli.stream import stream
-from dpsample.errors import DpsampleError, PrivacyWarning
+from dpsample.errors import DpsampleError, DpsampleWarning
 from dpsample.files import written_outputs
 
 __all__ = ["cli", "main"]
@@ -145,11 +145,11 @@ def _meaning(code: int) -> str:
 
 
 def _show_warnings_plainly() -> None:
-    """Show a warning about privacy as one line, and others as usual."""
+    """Show a warning of ours as one line without a place in the source, and others as usual."""
     usual = warnings.showwarning
 
     def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, PrivacyWarning):
+        if issubclass(category, DpsampleWarning):
             click.echo(f"dpsample: warning: {message}", err=True)
         else:
             usual(message, category, *where, **more)

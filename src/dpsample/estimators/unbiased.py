@@ -1,12 +1,11 @@
 """The unbiased estimator: right on average, and useless for nearly everything else."""
 
-import warnings
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsample.errors import InvalidValue
+from dpsample.errors import DpsampleWarning, InvalidValue, warn
 from dpsample.estimators.biased_down import check_within, grown, table_size
 from dpsample.estimators.measures import Measure
 from dpsample.scheme.per_key import PerKey
@@ -42,6 +41,7 @@ def unbiased(
     whose estimates are above 1e150: from about 340 / epsilon on, unless q is at most delta throughout.
 
     >>> from dpsample import KeepAll, Privacy
+    >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):
     ...     unbiased([1, 2, 10, 20], KeepAll(), Privacy(1, 1e-6)).round()
     array([ 1.00000000e+06, -7.18282000e+05, -1.44645360e+07,  -1.11444578e+13])
@@ -59,10 +59,9 @@ def unbiased(
             "need q above 0 everywhere",
             "use mle",
         )
-    warnings.warn(
+    warn(
         "unbiased estimates may be negative, and their variance is enormous: for study only; use mle",
-        UserWarning,
-        stacklevel=2,
+        DpsampleWarning,
     )
     return estimate
 

@@ -149,7 +149,7 @@ class TestSQLite:
         for database, address in (("sqlite", uri), ("postgresql", "postgresql://localhost/db")):
             monkeypatch.setitem(sys.modules, f"adbc_driver_{database}.dbapi", None)
             source = Source(address, "k", table="t")
-            refused(partial(engine.check, source), rf"pip install 'dpsample\[{database}\]'")
+            refused(partial(engine.check, source), rf"pip install 'adbc-driver-manager.*' 'adbc-driver-{database}")
 
 
 class TestPostgreSQL:

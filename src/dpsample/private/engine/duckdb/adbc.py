@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpsample.errors import DpsampleError, InvalidValue
+from dpsample.extras import not_installed, packages_of
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.sources.source import Source
 
@@ -51,8 +52,7 @@ def _connect(source: Source) -> Any:
     with contextlib.suppress(ImportError):
         driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
     if driver is None:
-        problem = f"the ADBC driver of {name} is not installed"
-        raise InvalidValue(problem, f"run: pip install 'dpsample[{name}]'")
+        raise not_installed(f"the ADBC driver of {name} is not installed", *packages_of(name))
     if not is_sqlite(source):
         return driver.connect(source.data)
     path = source.data.partition(":///")[2]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from dpsample.errors import DpsampleError, InvalidValue, SystemFailure
+from dpsample.extras import not_installed, packages_of
 from dpsample.private.engine.errors import refusal_of_mark
 
 _T = TypeVar("_T")
@@ -88,7 +89,7 @@ _KNOWN: Final = {
 
 def missing() -> InvalidValue:
     """Return the refusal to work without Spark."""
-    return InvalidValue("pyspark is not installed", "run: pip install 'dpsample[spark]'")
+    return not_installed("pyspark is not installed", *packages_of("spark"))
 
 
 def refusal(error: BaseException, columns: Sequence[str]) -> DpsampleError:
