@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -10,6 +11,7 @@ import click
 import pytest
 
 import dpsample
+from dpsample.cli import cli
 from dpsample.cli.exits import Exit, exit_of
 from dpsample.errors import BudgetSpent, InvalidValue, OutputExists, PrivacyViolation, SystemFailure
 from places import ROOT
@@ -149,6 +151,18 @@ def test_results_and_the_rest_go_apart(folder: Path) -> None:
     assert (done.stderr, json.loads(done.stdout)["level"]) == ("", 0.95)
     done = run("compare", "mon.parquet", "weather", "rain", "--json", cwd=folder)
     assert 0 <= json.loads(done.stdout)["probability"] <= 1
+
+
+def test_every_command_prints_json() -> None:
+    def leaves(command: click.Command) -> Iterator[click.Command]:
+        if isinstance(command, click.Group):
+            for inner in command.commands.values():
+                yield from leaves(inner)
+        else:
+            yield command
+
+    without = [each.name for each in leaves(cli) if not any("--json" in option.opts for option in each.params)]
+    assert sorted(map(str, without)) == ["completion", "demo"]
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ def new_ledger_command() -> list[str]:
     return shlex.split(line)
 
 
-def prepare(folder: Path, listed: list[str]) -> None:
-    """Put the guide's files into a folder, with clicks of these days, a ledger, and the command on a path."""
+def prepare(folder: Path, listed: list[str], python: str = sys.executable) -> None:
+    """Put the guide's files into a folder, with clicks of these days, a ledger, and the command of this Python."""
     (folder / "clicks").mkdir()
     for day in listed:
         users = [n % 900 for n in range(_ROWS)]
@@ -85,7 +85,7 @@ def prepare(folder: Path, listed: list[str]) -> None:
         (folder / name).write_text(guide_file(name))
     (folder / "bin").mkdir()
     shim = folder / "bin" / "dpsample"
-    shim.write_text(_SHIM.format(python=sys.executable))
+    shim.write_text(_SHIM.format(python=python))
     shim.chmod(0o755)
     subprocess.run([str(shim), *new_ledger_command()], cwd=folder, check=True, capture_output=True)
 

@@ -36,6 +36,7 @@ from dpsample.exact import Number
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.tokens import check_grid
 
 Discover = Literal["ask", "one-key", "many-keys"]
 # "none": users of known keys are counted, and no other key is looked for
@@ -317,6 +318,8 @@ class ReleaseOptions:
                 "name the `user` column and leave `max_keys_per_user` out",
             )
         _ = self.budget  # refuses shares and bounds that cannot be
+        if self.grid is not None:
+            check_grid(self.grid)
 
     def _check_discovery(self) -> None:
         """Check options of users without a contribution bound."""
