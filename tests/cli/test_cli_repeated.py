@@ -216,6 +216,10 @@ def test_a_confirmed_release_is_not_made_again(folder: Path) -> None:
     assert json.loads(done.stdout)["entry"] == 1
     assert (folder / "mon.parquet").read_bytes() == before
     assert statuses(folder) == ["confirmed"]
+    (folder / "days" / "day=mon.csv").unlink()
+    done = night(folder, *DAY, "--if-missing")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "There   mon.parquet: entry 1 of its ledger, confirmed. Nothing was done or spent.\n"
 
 
 def test_a_release_that_was_not_confirmed_is_confirmed(folder: Path) -> None:
@@ -224,7 +228,8 @@ def test_a_release_that_was_not_confirmed_is_confirmed(folder: Path) -> None:
     assert statuses(folder) == ["reserved"]
     done = night(folder, *DAY, "--if-missing")
     assert done.returncode == 0
-    assert "confirmed now" in done.stderr
+    assert "It is confirmed now; nothing was spent" in done.stderr
+    assert "stays spent" not in done.stderr
     [entry] = dpsample.read_ledger(folder / "data.ledger").entries
     assert (entry.status, entry.sha256 is not None) == ("confirmed", True)
     assert run("ledger", "verify", "data.ledger", "mon.parquet", cwd=folder).returncode == 0
@@ -235,7 +240,7 @@ def test_a_run_that_was_lost_stays_spent(folder: Path) -> None:
         assert night(folder, *DAY, "--epsilon", "0.5").returncode == Exit.FAILED
     done = night(folder, *DAY, "--epsilon", "0.5", "--if-missing")
     assert done.returncode == 0
-    assert "Entry 1 of data.ledger is an earlier run that ended before" in done.stderr
+    assert "Entry 1 of data.ledger is reserved and was not confirmed" in done.stderr
     assert statuses(folder) == ["reserved", "confirmed"]
 
 

@@ -119,9 +119,8 @@ def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
     if given["if_missing"] and _is_made(source, given, arguments):
         return
     check_not_input(output, source.inputs())
-    check_target(
-        output, given["force"], None
-    )  # before the ledger: it is not asked for what is there
+    # before the ledger: it may have no budget left because this output is there
+    check_target(output, given["force"], None)
     request = Request.of(source, **arguments)
     with options.engine_of(given) as engine, shown_stages() as stages:
         progress = Progress(stages)
@@ -150,24 +149,21 @@ def _is_made(source: Source, given: dict[str, Any], arguments: dict[str, Any]) -
     ledger = given["ledger"]
     # a request that names no ledger: one without any budget left would refuse it
     request = Request.of(source, **(arguments | {"ledger": None}))
-    for lost in lost_before(request, ledger, output):
-        words = f"Entry {lost.number} of {ledger} is an earlier run that ended before its release was written."
-        remark(f"{words} What it reserved stays spent.")
     made = made_before(request, ledger, output)
+    for lost in lost_before(request, ledger, output):
+        entry = f"Entry {lost.number} of {ledger} is reserved and was not confirmed"
+        remark(f"{entry}: its run was killed, or is still under way. It stays spent.")
     if made is None:
         return False
     current_log().entry(str(ledger), made.number, made.entry.status)
-    tell(
-        {
-            "output": output,
-            "made_before": True,
-            "confirmed_now": made.confirmed_now,
-            "entry": made.number,
-            "ledger": ledger,
-        },
-        [_words_of_made(output, made)],
-        given["form"],
-    )
+    result = {
+        "output": output,
+        "made_before": True,
+        "confirmed_now": made.confirmed_now,
+        "entry": made.number,
+        "ledger": ledger,
+    }
+    tell(result, [_words_of_made(output, made)], given["form"])
     return True
 
 
@@ -285,6 +281,7 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
         drawn = read_sample(sample)
     how = {name: given[name] for name in ("ledger", "keys_only", "grid")}
     written = sanitize_to_file(output, drawn, privacy=privacy, force=force, **how)
+    _log_entry(given, written)
     print_release(Made(f"the sample {sample!r}", output, written), form)
 
 
