@@ -161,7 +161,7 @@ def _check_order(keys: list[pa.Array], last_key: list[pa.Array], rows_before: in
     ascending = ascends(all_but_last, all_but_first)
     if not pc.all(ascending, min_count=0).as_py():
         last_in_order = pc.index(ascending, False).as_py()
-        raise _unsorted(rows_before + last_in_order + 2)
+        raise _unsorted(rows_before + last_in_order + 2)  # the row after it, counted from 1
 
 
 def _unsorted(row: int) -> InvalidValue:

@@ -54,19 +54,21 @@ def check_size(stated: RealizedSize, sampling: Sampling, max_keys: int | None, u
 def check_totals(bought: Bought, max_keys: int | None, unit: str) -> None:
     """Check the totals of elements, or of the keys that users kept and dropped.
 
-    Of users, each total has half of what both cost.
+    One element changes the total by one; one user changes it by up to `max_keys` keys that are kept, and the total of
+    dropped keys by up to TIMES as many. Both totals of users cost the same.
     """
-    kept_keys = max_keys or 1
+    changed = Fraction(max_keys or 1)
     total = bought.total
     dropped = bought.dropped
     if total is not None:
-        _check_noise("total", total, Fraction(kept_keys), _ONE, unit)
+        _check_noise("total", total, changed, _ONE, unit)
     if dropped is not None:
-        _check_noise("dropped keys", dropped, Fraction(TIMES * kept_keys), _ONE, unit)
+        _check_noise("dropped keys", dropped, TIMES * changed, _ONE, unit)
     if max_keys is None:
         return
-    epsilons = [None if each is None else each.epsilon for each in (total, dropped)]
-    if epsilons[0] != epsilons[1]:
+    cost_of_total = None if total is None else total.epsilon
+    cost_of_dropped = None if dropped is None else dropped.epsilon
+    if cost_of_total != cost_of_dropped:
         raise not_private("the totals of kept and of dropped keys must cost the same, and do not")
 
 
