@@ -121,11 +121,19 @@ def killed_night(folder: Path, day: str, after: float, signum: signal.Signals) -
         return job.wait(after)
     os.killpg(job.pid, signum)
     code = job.wait()
-    with contextlib.suppress(ProcessLookupError):
-        while True:  # the shell has ended; its command may still be ending, as after SIGTERM
-            os.killpg(job.pid, 0)
-            time.sleep(0.01)
+    while _runs(job.pid):  # the shell has ended; its command may still be ending, as after SIGTERM
+        time.sleep(0.01)
     return code
+
+
+def _runs(group: int) -> bool:
+    """Whether a process of this group runs; one that has ended and that nobody waits for does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, own_group = stat.read_text().rpartition(") ")[2].split()[:3]
+            if int(own_group) == group and state != "Z":
+                return True
+    return False
 
 
 @dataclass(frozen=True)
