@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -10,6 +11,7 @@ import click
 import pytest
 
 import dpsample
+from dpsample.cli import cli
 from dpsample.cli.exits import Exit, exit_of
 from dpsample.errors import BudgetSpent, InvalidValue, OutputExists, PrivacyViolation, SystemFailure
 from places import ROOT
@@ -73,10 +75,10 @@ def test_each_error_has_its_code() -> None:
 
 
 def test_the_codes_of_a_night(folder: Path) -> None:
+    assert night(folder, *DAY, "--grid", "3").returncode == Exit.BAD_INPUT
     assert night(folder, *DAY).returncode == Exit.DONE
     assert night(folder, *DAY).returncode == Exit.EXISTS
     assert night(folder, *DAY, "-o", "other.parquet").returncode == Exit.BUDGET_SPENT
-    assert night(folder, *DAY, "--grid", "3").returncode == Exit.BAD_INPUT
     with mock.patch("dpsample.private.run.check_release_to", side_effect=KeyboardInterrupt):
         assert night(folder, "--part-vouched", "day=tue").returncode == Exit.INTERRUPTED
     assert statuses(folder) == ["confirmed"]
@@ -143,20 +145,29 @@ def test_results_and_the_rest_go_apart(folder: Path) -> None:
     done = night(folder, "--part-vouched", "day=tue", "--quiet", "--json")
     assert done.stderr == ""
     assert json.loads(done.stdout)["output"] == "tue.parquet"
-    assert night(folder, *DAY, "--if-missing", "--quiet") == mock.ANY
     done = night(folder, *DAY, "--if-missing", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     done = run("query", "mon.parquet", "--json", cwd=folder)
     assert (done.stderr, json.loads(done.stdout)["level"]) == ("", 0.95)
     done = run("compare", "mon.parquet", "weather", "rain", "--json", cwd=folder)
     assert 0 <= json.loads(done.stdout)["probability"] <= 1
-    (folder / "none.csv").write_text("query\n")
+
+
+def test_every_command_prints_json() -> None:
+    def leaves(command: click.Command) -> Iterator[click.Command]:
+        if isinstance(command, click.Group):
+            for inner in command.commands.values():
+                yield from leaves(inner)
+        else:
+            yield command
+
+    without = [each.name for each in leaves(cli) if not any("--json" in option.opts for option in each.params)]
+    assert sorted(map(str, without)) == ["completion", "demo"]
 
 
 @pytest.mark.parametrize(
     ("words", "option", "code"),
     [
-        (("--grid", "3"), "--grid", 2),
         (("--grid", "x"), "--grid", 2),
         (("--seed", "s"), "--seed", 2),
         (("--nothing", "s"), "--nothing", 2),
@@ -205,6 +216,10 @@ def test_a_confirmed_release_is_not_made_again(folder: Path) -> None:
     assert json.loads(done.stdout)["entry"] == 1
     assert (folder / "mon.parquet").read_bytes() == before
     assert statuses(folder) == ["confirmed"]
+    (folder / "days" / "day=mon.csv").unlink()
+    done = night(folder, *DAY, "--if-missing")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "There   mon.parquet: entry 1 of its ledger, confirmed. Nothing was done or spent.\n"
 
 
 def test_a_release_that_was_not_confirmed_is_confirmed(folder: Path) -> None:
@@ -213,7 +228,8 @@ def test_a_release_that_was_not_confirmed_is_confirmed(folder: Path) -> None:
     assert statuses(folder) == ["reserved"]
     done = night(folder, *DAY, "--if-missing")
     assert done.returncode == 0
-    assert "confirmed now" in done.stderr
+    assert "It is confirmed now; nothing was spent" in done.stderr
+    assert "stays spent" not in done.stderr
     [entry] = dpsample.read_ledger(folder / "data.ledger").entries
     assert (entry.status, entry.sha256 is not None) == ("confirmed", True)
     assert run("ledger", "verify", "data.ledger", "mon.parquet", cwd=folder).returncode == 0
@@ -224,7 +240,7 @@ def test_a_run_that_was_lost_stays_spent(folder: Path) -> None:
         assert night(folder, *DAY, "--epsilon", "0.5").returncode == Exit.FAILED
     done = night(folder, *DAY, "--epsilon", "0.5", "--if-missing")
     assert done.returncode == 0
-    assert "Entry 1 of data.ledger is an earlier run that ended before" in done.stderr
+    assert "Entry 1 of data.ledger is reserved and was not confirmed" in done.stderr
     assert statuses(folder) == ["reserved", "confirmed"]
 
 

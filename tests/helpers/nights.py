@@ -72,8 +72,8 @@ def new_ledger_command() -> list[str]:
     return shlex.split(line)
 
 
-def prepare(folder: Path, listed: list[str]) -> None:
-    """Put the guide's files into a folder, with clicks of these days, a ledger, and the command on a path."""
+def prepare(folder: Path, listed: list[str], python: str = sys.executable) -> None:
+    """Put the guide's files into a folder, with clicks of these days, a ledger, and the command of this Python."""
     (folder / "clicks").mkdir()
     for day in listed:
         users = [n % 900 for n in range(_ROWS)]
@@ -85,7 +85,7 @@ def prepare(folder: Path, listed: list[str]) -> None:
         (folder / name).write_text(guide_file(name))
     (folder / "bin").mkdir()
     shim = folder / "bin" / "dpsample"
-    shim.write_text(_SHIM.format(python=sys.executable))
+    shim.write_text(_SHIM.format(python=python))
     shim.chmod(0o755)
     subprocess.run([str(shim), *new_ledger_command()], cwd=folder, check=True, capture_output=True)
 
@@ -121,11 +121,19 @@ def killed_night(folder: Path, day: str, after: float, signum: signal.Signals) -
         return job.wait(after)
     os.killpg(job.pid, signum)
     code = job.wait()
-    with contextlib.suppress(ProcessLookupError):
-        while True:  # the shell has ended; its command may still be ending, as after SIGTERM
-            os.killpg(job.pid, 0)
-            time.sleep(0.01)
+    while _runs(job.pid):  # the shell has ended; its command may still be ending, as after SIGTERM
+        time.sleep(0.01)
     return code
+
+
+def _runs(group: int) -> bool:
+    """Whether a process of this group runs; one that has ended and that nobody waits for does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, own_group = stat.read_text().rpartition(") ")[2].split()[:3]
+            if int(own_group) == group and state != "Z":
+                return True
+    return False
 
 
 @dataclass(frozen=True)

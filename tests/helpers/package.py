@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from nights import checked, days, night, prepare
 from places import ROOT
 
 ASSETS = {".py", ".css", ".js", ".typed"}
@@ -45,6 +46,8 @@ def main() -> None:
             _call(*install, *constraints, str(wheel), cwd=work)
         with step("import it, and run the demo, from elsewhere"):
             check_installed(python, work)
+        with step("the guide's nightly job, twice"):
+            check_nights(python, work / "nights")
         with step("types: mypy and pyright, strict, of a stranger's program"):
             check_types(python, work)
         kept = ROOT / "dist"
@@ -113,6 +116,17 @@ def check_page(python: Path, work: Path) -> None:
     """The demo makes its page, which needs all assets."""
     _call(str(python.with_name("dpsample")), "demo", "--output", "shown", cwd=work / "outside")
     assert (work / "outside" / "shown" / "demo-report.html").stat().st_size > 100_000
+
+
+def check_nights(python: Path, folder: Path) -> None:
+    """The nightly job of the guide runs as it stands; the second time, it finds the release."""
+    [day] = days(1)
+    folder.mkdir()
+    prepare(folder, [day], str(python))
+    for _ in range(2):
+        done = night(folder, day)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+    assert checked(folder, [day]).lost == 0
 
 
 def check_types(python: Path, work: Path) -> None:

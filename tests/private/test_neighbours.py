@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dpsample import Ppswor, Priority, SampleSize
+from dpsample.cli.log import end_log
 from dpsample.private.engine.duckdb import DuckDB
 from neighbour_sources import KINDS, Rows, compare, dataset, released, with_one_element, with_one_user
 from neighbours import Observation, command, differences, observe
@@ -143,6 +144,7 @@ COMMANDS: list[list[str]] = [
     ["--scheme", "ppswor", "--tau", "0.05", "--keys-only"],
     ["--scheme", "priority", "--sample-size", "4", "--with-total"],
     ["--user", "u", "--max-keys-per-user", "2"],
+    ["--log", "LOG", "--if-missing", "--with-total"],
 ]
 
 
@@ -159,7 +161,10 @@ def test_the_command_line(name: str, tmp_path: Path) -> None:
             source = kind.source(data, tmp_path, {})
             place = ["--table", "t"] if "table" in source.options else []
             to = [f"{output}/out.csv", "--ledger", f"{output}/ledger", "-e", "1", "-d", "0.001"]
-            return command("release", str(source.data), *place, "-k", "k", *options, "-o", *to)
+            words = [f"{output}/events.jsonl" if word == "LOG" else word for word in options]
+            done = command("release", str(source.data), *place, "-k", "k", *words, "-o", *to)
+            end_log(done.exit_code, "")
+            return done
 
         both = [observe(partial(work, data=data), tmp_path / "output", ledger, seed) for data in (rows, neighbour)]
         assert both[0].code == 0, both[0].printed

@@ -29,6 +29,7 @@ import re
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -203,14 +204,9 @@ class _Failure:
         return in_options(f"{self.problem}; {self.remedy}" if self.remedy else self.problem)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rule that was broken, the remedy, the options that both name, and the exit code."""
-        return {
-            "rule": in_options(self.problem),
-            "remedy": in_options(self.remedy),
-            "option": named_options(f"{self.problem} {self.remedy}"),
-            "exit": int(self.code),
-            "meaning": _meaning(self.code),
-        }
+        """Return the failure as JSON, with options in place of arguments."""
+        flags = named_options(f"{self.problem} {self.remedy}")
+        return _error_form(in_options(self.problem), in_options(self.remedy), flags, self.code)
 
 
 def _fail_usage(error: click.ClickException) -> int:
@@ -218,21 +214,24 @@ def _fail_usage(error: click.ClickException) -> int:
     if not _asks_for_json():
         error.show()
         return error.exit_code
-    rule, _, remedy = error.format_message().partition("; ")
-    parameter = getattr(error, "param", None)
-    option = getattr(error, "option_name", None)
-    flags = [option] if option else _OPTION.findall(error.format_message())
-    if parameter is not None and not flags:
-        flags = [max(parameter.opts, key=len)]
-    failure = {
+    message = error.format_message()
+    rule, _, remedy = message.partition("; ")
+    flags = _OPTION.findall(message)
+    form = _error_form(rule, remedy, flags, error.exit_code)
+    click.echo(json.dumps({"error": form}, ensure_ascii=False), err=True)
+    return error.exit_code
+
+
+def _error_form(rule: str, remedy: str, flags: Sequence[str], code: int) -> dict[str, Any]:
+    """Return an error as JSON: the rule that was broken, the remedy, the options that both name, and the exit code."""
+    return {
         "rule": rule,
         "remedy": remedy,
         "option": list(dict.fromkeys(flags)),
-        "exit": error.exit_code,
-        "meaning": _meaning(error.exit_code),
+        "exit": int(code),
+        "meaning": _meaning(code),
+        "notes": [],
     }
-    click.echo(json.dumps({"error": failure}, ensure_ascii=False), err=True)
-    return error.exit_code
 
 
 def _asks_for_json() -> bool:

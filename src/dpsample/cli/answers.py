@@ -84,6 +84,7 @@ def print_changes(answer: Any, form: str) -> None:
 
 
 def _table_of_all(answer: Estimates) -> pa.Table:
+    """Return estimates as a table, with the kind of their intervals."""
     table = answer.to_arrow()
     if not answer.intervals:
         return table
@@ -92,6 +93,7 @@ def _table_of_all(answer: Estimates) -> pa.Table:
 
 
 def _document_of_all(answer: Estimates) -> dict[str, Any]:
+    """Return estimates as JSON: their rows, and what these mean."""
     document: dict[str, Any] = {"rows": answer.to_arrow().to_pylist()}
     if answer.intervals:
         document["intervals"] = answer.intervals

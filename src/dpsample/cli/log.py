@@ -46,6 +46,7 @@ class Log:
             self._file = None
 
     def _write(self, event: str, **fields: Any) -> None:
+        """Append an event in one write, so that logs of several commands do not mix within a line."""
         if self._file is None:
             return
         line = json.dumps({"event": event, **fields}, ensure_ascii=False)

@@ -359,6 +359,7 @@ def _number_of_keys(value: Any) -> int | None:
 
 
 def _integer(value: str, option: str) -> int:
+    """Read one of the whole numbers of an option."""
     try:
         return int(value)
     except ValueError:

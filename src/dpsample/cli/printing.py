@@ -44,7 +44,6 @@ _TOPICS = (  # facts about a release
     Topic.PRIVACY,
     Topic.PART,
     Topic.SEEN,
-    Topic.LEDGER,
 )
 
 
@@ -85,12 +84,14 @@ def shown_stages() -> Iterator[Stages]:
 class Made:
     """A release that a command made: what it read and how, in words, and what it wrote.
 
-    `private` are numbers of rows by stage, which are NOT private, if they were asked for.
+    `entry` is the number of its entry in the ledger, if there is one. `private` are numbers of rows by stage, which are
+    NOT private, if they were asked for.
     """
 
     read: str
     output: str
     written: Written
+    entry: int | None = None
     private: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -102,6 +103,8 @@ class Made:
         form |= {name: metadata[name] for name in _PRINTED if name in metadata}
         frequencies = visibility(terms.sampling, terms.per_key)
         form["reported_from_frequency"] = {text(level): i for level, i in frequencies}
+        if self.entry is not None:
+            form["entry"] = self.entry
         if self.private is not None:
             form["NOT private"] = self.private
         return form
@@ -119,6 +122,8 @@ class Made:
         lines.append(f"Read    {self.read}")
         for fact in self.written.terms.facts(keys).about(*_TOPICS):
             lines.append(f"{fact.topic.value.capitalize():7} {fact.words}")
+        if self.entry is not None:
+            lines.append(f"Ledger  entry {self.entry:,}, confirmed")
         if self.private is not None:
             numbers = [f"{stage}: {rows:,}" for stage, rows in self.private.items()]
             lines.append(f"NOT private: {', '.join(numbers)}")

@@ -7,7 +7,7 @@ import click
 from dpsample.cli import options
 from dpsample.cli.log import current_log
 from dpsample.cli.printing import Made, print_release, remark, shown_stages, tell
-from dpsample.errors import InvalidValue
+from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files import check_not_input, check_output
 from dpsample.files.outputs import check_target
 from dpsample.ledger.ledger import read_ledger
@@ -119,9 +119,8 @@ def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
     if given["if_missing"] and _is_made(source, given, arguments):
         return
     check_not_input(output, source.inputs())
-    check_target(
-        output, given["force"], None
-    )  # before the ledger: it is not asked for what is there
+    # before the ledger: it may have no budget left because this output is there
+    check_target(output, given["force"], None)
     request = Request.of(source, **arguments)
     with options.engine_of(given) as engine, shown_stages() as stages:
         progress = Progress(stages)
@@ -130,18 +129,21 @@ def _release_here(given: dict[str, Any], arguments: dict[str, Any]) -> None:
         )
     read = f"{request.source}, strategy: {written.strategy}"
     private = progress.rows if given["show_private"] else None
-    _log_entry(given, written)
-    print_release(Made(read, output, written, private), given["form"])
+    entry = _logged_entry(given, written)
+    print_release(Made(read, output, written, entry, private), given["form"])
 
 
-def _log_entry(given: dict[str, Any], written: Written) -> None:
-    """Enter the number of the release's entry in the log."""
+def _logged_entry(given: dict[str, Any], written: Written) -> int | None:
+    """Return the number of the release's entry in its ledger, if it has one, and enter it in the log."""
     if written.terms.ledger is None:
-        return
-    entries = read_ledger(given["ledger"]).entries
-    for number, entry in enumerate(entries, 1):
-        if entry.hash == written.terms.ledger:
-            current_log().entry(str(given["ledger"]), number, entry.status)
+        return None
+    try:
+        hashes = [entry.hash for entry in read_ledger(given["ledger"]).entries]
+        number = hashes.index(written.terms.ledger) + 1
+    except (DpsampleError, ValueError):  # the release is there, whatever became of the ledger since
+        return None
+    current_log().entry(str(given["ledger"]), number, "confirmed")
+    return number
 
 
 def _is_made(source: Source, given: dict[str, Any], arguments: dict[str, Any]) -> bool:
@@ -150,24 +152,21 @@ def _is_made(source: Source, given: dict[str, Any], arguments: dict[str, Any]) -
     ledger = given["ledger"]
     # a request that names no ledger: one without any budget left would refuse it
     request = Request.of(source, **(arguments | {"ledger": None}))
-    for lost in lost_before(request, ledger, output):
-        words = f"Entry {lost.number} of {ledger} is an earlier run that ended before its release was written."
-        remark(f"{words} What it reserved stays spent.")
     made = made_before(request, ledger, output)
+    for lost in lost_before(request, ledger, output):
+        entry = f"Entry {lost.number} of {ledger} is reserved and was not confirmed"
+        remark(f"{entry}: its run was killed, or is still under way. It stays spent.")
     if made is None:
         return False
     current_log().entry(str(ledger), made.number, made.entry.status)
-    tell(
-        {
-            "output": output,
-            "made_before": True,
-            "confirmed_now": made.confirmed_now,
-            "entry": made.number,
-            "ledger": ledger,
-        },
-        [_words_of_made(output, made)],
-        given["form"],
-    )
+    result = {
+        "output": output,
+        "made_before": True,
+        "confirmed_now": made.confirmed_now,
+        "entry": made.number,
+        "ledger": ledger,
+    }
+    tell(result, [_words_of_made(output, made)], given["form"])
     return True
 
 
@@ -187,8 +186,8 @@ def _release_on_cluster(given: dict[str, Any], arguments: dict[str, Any]) -> Non
     from dpsample.cli.cluster import release_on_cluster
 
     read, written = release_on_cluster(given, arguments)
-    _log_entry(given, written)
-    print_release(Made(read, given["output"], written), given["form"])
+    entry = _logged_entry(given, written)
+    print_release(Made(read, given["output"], written, entry), given["form"])
 
 
 @click.command()
@@ -285,7 +284,8 @@ def sanitize(sample: str, output: str, force: bool, form: str, **given: Any) -> 
         drawn = read_sample(sample)
     how = {name: given[name] for name in ("ledger", "keys_only", "grid")}
     written = sanitize_to_file(output, drawn, privacy=privacy, force=force, **how)
-    print_release(Made(f"the sample {sample!r}", output, written), form)
+    entry = _logged_entry(given, written)
+    print_release(Made(f"the sample {sample!r}", output, written, entry), form)
 
 
 def _sample_of_another_system(sample: str, given: dict[str, Any]) -> Sample:

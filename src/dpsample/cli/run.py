@@ -212,7 +212,7 @@ def read_settings(path: Path) -> tuple[Settings, str]:
     try:
         stated = tomllib.loads(data.decode("utf-8"), parse_float=str)
     except (ValueError, RecursionError) as error:
-        # of TOML or of UTF-8; the message may quote the file, but for its end
+        # the message of TOML may quote the file: only its end is shown, which is a line and a column
         place = str(error).rpartition(" (at ")[2].rstrip(")")
         where = f": an error at {place}" if place.startswith("line ") else ""
         raise InvalidValue(

@@ -111,6 +111,7 @@ def _how(state: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_files(counted: Stream, source: tuple[str, ...], state: str, given: dict[str, Any]) -> None:
+    """Add the elements of files, in their order."""
     from dpsample.cli.machine import ordered_duckdb_of
 
     how = _how(state, given)
@@ -119,6 +120,7 @@ def _add_files(counted: Stream, source: tuple[str, ...], state: str, given: dict
 
 
 def _started(state: str, given: dict[str, Any]) -> Stream:
+    """Begin a new state."""
     if given["tau"] is None:
         raise click.UsageError(
             f"there is no state {state!r} yet, and a new one needs --tau; add --tau 1e-4"
@@ -145,6 +147,7 @@ def _changed(option: str) -> click.UsageError:
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
+    """Read the number of a shard, and of how many."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
@@ -156,6 +159,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
 
 
 def _print(state: str, sampling: Any, numbers: str | None, form: str) -> None:
+    """Print that a state was written, with numbers that are NOT private if they were asked for."""
     result = {"state": state, "private": False, "sampling": sampling.to_json()}
     if numbers is not None:
         result["numbers"] = numbers

@@ -72,6 +72,7 @@ class Temporary(io.RawIOBase):
             sync(name.parent)
 
     def _claim(self, name: Path) -> None:
+        """Give the file a name that must be free, in one step."""
         try:
             os.link(self.path, name)
         except OSError as error:
@@ -118,10 +119,10 @@ class Temporary(io.RawIOBase):
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that is there: who waits for it finds the file as the holder leaves it.
+    """Hold the lock of an existing file: a process that waits for it sees the file as the holder leaves it.
 
-    A holder may replace the file; then the lock is that of the new one. Where the file system has no locks, nothing is
-    held.
+    A holder may replace the file; the lock that is held in the end is that of the new file. Where the file system has
+    no locks, nothing is held.
     """
     while True:
         with failures(path):
@@ -160,6 +161,7 @@ def _sweep(stale: Path) -> None:
 
 
 def _is(path: Path, fd: int) -> bool:
+    """Return whether a path leads to an open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
     except FileNotFoundError:
@@ -167,6 +169,7 @@ def _is(path: Path, fd: int) -> bool:
 
 
 def _usual_mode() -> int:
+    """Return the permissions of a new file, as the umask leaves them; it can only be read by setting it."""
     with _umask:
         mask = os.umask(0o077)
         os.umask(mask)

@@ -1,14 +1,14 @@
 """Locks of open files. The operating system lets go of one when its process ends, however it ends.
 
-On POSIX systems a lock is that of `flock`: it belongs to the file, not to its name. So whoever waited for a file that
-was replaced meanwhile has the lock of the old one, and must look whether the name still leads to it.
+On POSIX systems a lock is that of `flock`: it belongs to the file, not to its name. A process that waited for a file
+which was replaced meanwhile holds the lock of the old one, and must check whether the name still leads to it.
 """
 
 import portalocker
 
 
 def lock(fd: int) -> bool:
-    """Wait for a file's lock; False where the file system has none."""
+    """Wait for a file's lock, and take it; return False if the file system has no locks."""
     try:
         portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE)
     except portalocker.LockException:
@@ -17,7 +17,7 @@ def lock(fd: int) -> bool:
 
 
 def try_lock(fd: int) -> bool:
-    """Take a file's lock; False if somebody else has it. An OSError says that the file system has none."""
+    """Take a file's lock; return False if another process has it. Raise OSError if the file system has no locks."""
     try:
         portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
     except portalocker.AlreadyLocked:

@@ -28,7 +28,7 @@ _FORMATS = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".private":
 
 
 def format_of(path: PathLike, format: str | None) -> str:
-    """Return the format: the stated one, or that of the extension."""
+    """Return the format of an output: the stated one, or that of the extension of its name."""
     if format is None:
         form = _FORMATS.get(Path(path).suffix.lower())
         stated = str(path)

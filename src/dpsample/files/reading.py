@@ -50,6 +50,7 @@ def read_table(
 
 
 def _read(target: Path, form: str | None, kind: str, newest: int) -> tuple[pa.Table, Metadata]:
+    """Read a file of a form, or a folder of parts if the form is None, and check it against its metadata."""
     if form is None:
         return _read_parts(target, kind, newest)
     if not target.is_file():
@@ -94,6 +95,7 @@ def metadata_of(path: PathLike) -> Metadata | None:
 
 
 def _read_parquet(target: Path, kind: str, newest: int) -> tuple[pa.Table, Metadata, Metadata]:
+    """Read a Parquet file: its table, its metadata, and the metadata of the file itself."""
     with pq.ParquetFile(target, page_checksum_verification=True) as parquet:
         footer = parquet.metadata.metadata or {}
         if b"dpsample" not in footer:
@@ -113,6 +115,7 @@ def _check_groups(footer: pq.FileMetaData, target: Path) -> None:
 def _read_pair(
     target: Path, form: str, kind: str, newest: int
 ) -> tuple[pa.Table, Metadata, Metadata]:
+    """Read a CSV or Arrow file with its sidecar: its table, its metadata, and the metadata of the file itself."""
     candidates = metadata_in(sidecar_of(target))
     if not candidates:
         raise _not_ours(kind, sidecar_of(target))
@@ -132,6 +135,7 @@ def _read_pair(
 
 
 def _read_parts(folder: Path, kind: str, newest: int) -> tuple[pa.Table, Metadata]:
+    """Read a folder of Parquet parts: all rows as one table, and the metadata."""
     candidates = metadata_in(folder / PARTS)
     if not candidates:
         raise _not_ours(kind, folder / PARTS)
@@ -193,6 +197,7 @@ def _typed(table: pa.Table, schema: pa.Schema, target: Path) -> pa.Table:
 
 
 def _damaged(target: Path, found: str) -> InvalidValue:
+    """Return the refusal of a file that was changed."""
     return InvalidValue(
         f"{str(target)!r} is not as it was written: it has {found}",
         "get it again from where it was written",
@@ -200,6 +205,7 @@ def _damaged(target: Path, found: str) -> InvalidValue:
 
 
 def _not_ours(kind: str, sidecar: Path | None) -> InvalidValue:
+    """Return the refusal of a file without metadata of dpsample; `sidecar` is where they would be, if not inside."""
     if sidecar is None:
         found = "this is a plain Parquet file"
     elif not sidecar.exists():

@@ -234,7 +234,7 @@ def written_columns(schema: pa.Schema) -> list[list[str]]:
 
 
 def named_type(text: str) -> pa.DataType | None:
-    """Read back the name of a type."""
+    """Return the type that has this name in metadata; None if there is no such type."""
     with contextlib.suppress(ValueError, AttributeError):
         if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]", text):
             return pa.timestamp(*match.groups())

@@ -73,7 +73,7 @@ def made_before(request: Request, ledger: _Path, output: _Path) -> EarlierRun | 
 
 
 def lost_before(request: Request, ledger: _Path, output: _Path) -> list[EarlierRun]:
-    """Return earlier runs of this release that reserved its cost, and were killed before they wrote it."""
+    """Return runs of this release that reserved its cost, and did not confirm it: killed, or still under way."""
     charge = request.charge(fspath(output))
     runs = []
     for number, entry in enumerate(read_ledger(ledger).entries, 1):

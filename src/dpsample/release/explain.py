@@ -173,7 +173,7 @@ def explain_counts(counts: Counts) -> str:
 
 
 def explain_amount(clipped: Clipped) -> str:
-    """State what was summed, which columns are about it, and what lies beyond the clip.
+    """State what was summed, which columns hold the sums, and how much lies beyond the clip.
 
     >>> from dpsample.accounting.amounts import Amount
     >>> price = Amount("price", Fraction(0), Fraction(100))
@@ -209,7 +209,7 @@ def explain_beyond(clipped: Clipped) -> str:
 
 
 def _beyond(where: str, beyond: Beyond) -> str:
-    """State what lies beyond one end."""
+    """State how much lies beyond one end of a clip."""
     if not beyond.error:  # no key was reported
         return f"nothing is known of those {where}"
     most = f"at most about {shown_number(beyond.most)}"
@@ -219,7 +219,7 @@ def _beyond(where: str, beyond: Beyond) -> str:
 
 
 def explain_kept(max_keys: int, kept: Kept | None = None) -> str:
-    """State what numbers are about if users kept some of their keys, and how much that is, if it was measured.
+    """State that numbers are of the keys that users kept, and which share of all keys these are, if it was measured.
 
     >>> print(explain_kept(50))
     numbers are of the keys that users kept, up to 50 each: where users have more keys, they are too low
@@ -266,7 +266,7 @@ def explain_protected(max_keys: int | None = None, unit: str | None = None) -> s
 
 
 def explain_part(part: Part, max_keys: int | None = None) -> str:
-    """State the part of the dataset that was read, and what that means for users.
+    """State which part of the dataset was read, and that users are protected within it.
 
     >>> print(explain_part(Part("day", "2026-11-14"), 50))
     rows with day = 2026-11-14 alone; a user is protected within one day
@@ -299,7 +299,7 @@ def explain_spent(privacy: Privacy) -> str:
 
 
 def explain_per_key(per_key: PerKey) -> str:
-    """State what each key has of a user's privacy.
+    """State the share that each key has of a user's privacy.
 
     >>> print(explain_per_key(Privacy("0.0335281", "1e-8")))
     epsilon 0.0335, delta 1e-08
@@ -374,7 +374,7 @@ def explain_mechanism(sampling: Sampling, per_key: PerKey) -> str:
 
 
 def explain_reporting(terms: "Terms") -> str:
-    """State which frequencies are reported with probability 10, 50 and 99 %, and what a frequency is."""
+    """State which frequencies are reported with probability 10, 50 and 99 %, and what is counted as frequency."""
     sampling = terms.sampling
     known = terms.known
     if known is not None and known.only:
@@ -421,7 +421,7 @@ class Strength:
 
 
 def explain_strength(privacy: Privacy, unit: str) -> list[str]:
-    """State what epsilon and delta allow an attacker: a factor, a guess, and what delta is.
+    """State how far epsilon and delta limit an attacker: by a factor, in a guess, and by delta.
 
     >>> print(*explain_strength(Privacy(1, 1e-6), "user"), sep="; ")
     with one user more or less in the data, any set of outputs has a probability of at most 2.719 times what it was,

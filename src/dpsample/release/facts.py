@@ -1,4 +1,4 @@
-"""Facts: what people are told about a release, in order. Each medium chooses which it shows, and in which form.
+"""Facts: the statements about a release for people, by topic. Each medium chooses which it shows, and in which form.
 
 The words are those of `explain`. Which facts a release has follows from its kind, and from what every release has.
 """
@@ -30,7 +30,7 @@ class Topic(Enum):
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact: its topic, a clause for a sentence, and a shorter form of it for one line among others."""
+    """A fact: its topic, a clause for a sentence, and a shorter form for a list."""
 
     topic: Topic
     words: str

@@ -76,7 +76,7 @@ def _rows(keys: pa.RecordBatch) -> list[bytes]:
 
 
 def _letter(kind: pa.DataType) -> str:
-    """Return the letter of a type, by the table above."""
+    """Return the letter of a type, by the table in the docstring of this module."""
     types = pa.types
     if is_text(kind):
         return "t"
@@ -94,7 +94,7 @@ def _letter(kind: pa.DataType) -> str:
 
 
 def _values(column: pa.Array) -> list[bytes]:
-    """Return the bytes of each value of a column."""
+    """Return the bytes of each value of a column, by the table in the docstring of this module."""
     match _letter(column.type):
         case "t" | "b":
             values: list[bytes] = column.cast(pa.large_binary()).to_pylist()

@@ -1,4 +1,4 @@
-"""The proof of what all keys of one element or user spend together, by composition of what each key spends."""
+"""The proof that all keys of one element or user together spend no more than their privacy."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +18,7 @@ Composition: TypeAlias = ManyKeysCertificate | UsersCertificate
 
 @dataclass(frozen=True)
 class KeysProof:
-    """What all keys of one element or user spend together: its proof, and its Rényi divergences.
+    """The proof for all keys of one element or user together, and their Rényi divergences.
 
     `composition` is None where nothing is composed: one element changes one key, which has all of the privacy.
     """

@@ -1,7 +1,7 @@
-"""Options as words: what a command line or a settings file states, read as arguments of a release, and back.
+"""Options as words: the text of a command line or a settings file, read as arguments of a release, and back.
 
 `read_arguments` is given the stated values by the names of their `Option`s. A name that a command does not have counts
-as not stated. `stated_values` returns what states the options of a release, without what has its default.
+as not stated. `stated_values` returns the values that state the options of a release, without defaults.
 """
 
 from collections.abc import Iterator, Mapping
@@ -93,6 +93,7 @@ def read_sampling(stated: Stated) -> Sampling:
 
 
 def _keep_all(stated: Stated) -> Sampling:
+    """Return the scheme that keeps all keys; options of a sample are refused."""
     for name in ("tau", "seed"):
         if stated.get(name) is not None:
             raise InvalidValue(
@@ -103,6 +104,7 @@ def _keep_all(stated: Stated) -> Sampling:
 
 
 def _soft_cap(stated: Stated) -> Sampling:
+    """Read a soft cap; options that it does not have are refused."""
     if stated["cap"] is None:
         raise InvalidValue(
             "`scheme=soft-cap` needs a cap", "write, for example, `tau=0.01` `cap=20`"
@@ -177,6 +179,7 @@ def column_and_clip(written: str) -> tuple[str, str]:
 
 
 def _is_number(written: str) -> bool:
+    """Return whether a text is a number."""
     try:
         float(written)
     except ValueError:
@@ -215,7 +218,9 @@ def _stated_privacy(privacy: Privacy) -> Iterator[tuple[str, str]]:
 
 
 def _stated_scheme(options: ReleaseOptions) -> Iterator[tuple[str, str]]:
-    size, sampling = options.size, options.sampling
+    """Yield the options that state the sampling scheme, or the size of the sample."""
+    size = options.size
+    sampling = options.sampling
     if size is not None:
         yield "scheme", size.scheme
         yield "sample_size", str(size.size)
@@ -237,6 +242,7 @@ def _stated_scheme(options: ReleaseOptions) -> Iterator[tuple[str, str]]:
 
 
 def _stated_weight(scheme: SampleSize | Ppswor | Priority) -> Iterator[tuple[str, str]]:
+    """Yield the options that state the weight of a key."""
     if scheme.power != 1:
         yield "power", text(scheme.power)
     if scheme.cap is not None:
@@ -250,7 +256,7 @@ def _stated_amount(amount: Amount) -> tuple[str, str]:
 
 
 def _stated_directly(options: ReleaseOptions) -> Iterator[tuple[str, str | bool]]:
-    """Yield what is stated by one option of the same name."""
+    """Yield the options that are one field of the same name."""
     if options.keys_only:
         yield "keys_only", True
     if options.discover in ("one-key", "many-keys"):

@@ -1,4 +1,4 @@
-"""Options: what a release is made with, apart from its source. Every option is described here, and nowhere else.
+"""Options: the parameters of a release, apart from its source. Every option is described here, and nowhere else.
 
 A field of `ReleaseOptions` has a type, a default, rules, and the `Option`s by which the command line and settings files
 state it. `ReleaseKeywords` has the keyword arguments of `dpsample.release`, for type checkers (a test compares both).
@@ -36,6 +36,7 @@ from dpsample.exact import Number
 from dpsample.privacy import Privacy, StatedPrivacy
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import KeepAll, Sampling
+from dpsample.scheme.tokens import check_grid
 
 Discover = Literal["ask", "one-key", "many-keys"]
 # "none": users of known keys are counted, and no other key is looked for
@@ -317,6 +318,8 @@ class ReleaseOptions:
                 "name the `user` column and leave `max_keys_per_user` out",
             )
         _ = self.budget  # refuses shares and bounds that cannot be
+        if self.grid is not None:
+            check_grid(self.grid)
 
     def _check_discovery(self) -> None:
         """Check options of users without a contribution bound."""
@@ -444,7 +447,7 @@ def options_of(name: str) -> tuple[Option, ...]:
 
 @cache
 def written_names() -> dict[str, str]:
-    """Return what states each field and each option on the command line; a field has the name of its first option."""
+    """Return the name on the command line of each field and each option; a field has that of its first option."""
     names: dict[str, str] = {}
     for each in fields(ReleaseOptions):
         for option in options_of(each.name):
@@ -492,6 +495,7 @@ def with_keywords(docstring: str) -> str:
 
 
 def _two_samplings() -> InvalidValue:
+    """Return the refusal of a sampling scheme beside the size of a sample."""
     return InvalidValue(
         "`sampling` cannot be combined with `size`",
         "leave one out; SampleSize(size, scheme, power, cap) says how a sample of that size is drawn",

@@ -80,6 +80,7 @@ def _known_columns(terms: Terms) -> list[pa.Field]:
 
 
 def _check_type(column: pa.Field, wanted: pa.DataType) -> None:
+    """Refuse a column of another type."""
     if column.type != wanted:
         name = "float64" if wanted == pa.float64() else wanted
         raise InvalidValue(
@@ -160,10 +161,11 @@ def _check_order(keys: list[pa.Array], last_key: list[pa.Array], rows_before: in
     ascending = ascends(all_but_last, all_but_first)
     if not pc.all(ascending, min_count=0).as_py():
         last_in_order = pc.index(ascending, False).as_py()
-        raise _unsorted(rows_before + last_in_order + 2)
+        raise _unsorted(rows_before + last_in_order + 2)  # the row after it, counted from 1
 
 
 def _unsorted(row: int) -> InvalidValue:
+    """Return the refusal of a row that is not above the row before it."""
     return InvalidValue(
         f"the rows of a release must ascend by key, but row {row:,} is not above the row before it",
         "sort them by key: strings by their UTF-8 bytes, several keys column by column",
@@ -227,7 +229,7 @@ def _first_bad(good: Bools, rows_before: int) -> str:
     return f"{rows_before + 1 + int(np.argmin(good)):,}"
 
 
-# ---- what follows from tokens
+# ---- estimates, which follow from tokens
 
 
 def added_elements(batch: pa.RecordBatch, terms: Terms) -> Ints:
@@ -308,11 +310,11 @@ def _check_agrees(batch: pa.RecordBatch, name: str, computed: Floats, rows_befor
         )
 
 
-# ---- what was counted
+# ---- columns of counted users
 
 
 def counted(keys: pa.Table, values: Floats, errors: Floats, least: Ints | int = 1) -> pa.Table:
-    """Append numbers of users to keys: what was measured, its error, and whole numbers to read, with 95 % intervals.
+    """Append numbers of users to keys: the measured number, its error, and whole numbers to read, with 95 % intervals.
 
     A key that was discovered has at least one user, or as many as are asked for: estimates and bounds are at least
     `least`, while `measured` may be lower.
@@ -345,10 +347,10 @@ def summed(
 ) -> pa.Table:
     """Append the clipped sums of an amount to keys, with their errors and 95 % intervals.
 
-    A second, wider interval holds what amounts beyond the clip may add. Numbers have no more figures than mean
-    something. A key that was discovered has at least `least` rows; these and their bounds are whole.
+    A second, wider interval allows for amounts beyond the clip. Figures that are noise alone are rounded away. A key
+    that was discovered has at least `least` rows; these and their bounds are whole.
 
-    record  the amount, and what lies beyond its clip
+    record  the amount, and how much lies beyond its clip
     values, errors, users  of each key: its noisy sum, the standard deviation of the noise, its number of users
     """
     amount = record.amount

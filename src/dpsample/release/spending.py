@@ -1,4 +1,4 @@
-"""Spending: what a release bought beside its keys, and what each cost. Its keys have the rest of its privacy."""
+"""Spending: the noisy numbers that a release bought beside its keys, and their costs. The keys have the rest."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Spending:
 
 
 def spending_of(discovery: Discovery | None, bought: Bought) -> Iterator[Spending]:
-    """Yield what was bought, in the order in which it was bought."""
+    """Yield the purchases of a release, in their order."""
     if discovery is not None:
         yield from _before_discovery(discovery)
     if bought.size is not None:
@@ -38,7 +38,7 @@ def spending_of(discovery: Discovery | None, bought: Bought) -> Iterator[Spendin
 
 
 def _before_discovery(discovery: Discovery) -> Iterator[Spending]:
-    """Yield what chose the method of discovery, and the number of keys of each user.
+    """Yield the noisy numbers that chose the method of discovery, and the number of keys of each user.
 
     A user changes one number of the look by one.
     """

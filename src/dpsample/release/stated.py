@@ -3,8 +3,9 @@
 A file may state anything. That its parts add up says nothing if the noise of a part is for less than one unit of
 privacy changes, or is drawn in steps that are too long to be noise. So what follows from the rest of the terms is made
 anew, and must be the same: the sensitivity, the step and the scale of each noise; the tau that a noisy total gives; the
-shares, lengths and tables of Gaussian noise; what each stage leaves to the next. What may be chosen freely, such as the
-share of a total, is stated by its cost, which is added up elsewhere (`proof`). All of this is quick: no table is made.
+shares, lengths and tables of Gaussian noise; the privacy that each stage leaves to the next. Free choices, such as the
+share of a total, are stated by their cost, which is added up elsewhere (`proof`). All of this is quick: no table is
+made.
 """
 
 from collections.abc import Mapping
@@ -53,19 +54,21 @@ def check_size(stated: RealizedSize, sampling: Sampling, max_keys: int | None, u
 def check_totals(bought: Bought, max_keys: int | None, unit: str) -> None:
     """Check the totals of elements, or of the keys that users kept and dropped.
 
-    Of users, each total has half of what both cost.
+    One element changes the total by one; one user changes it by up to `max_keys` keys that are kept, and the total of
+    dropped keys by up to TIMES as many. Both totals of users cost the same.
     """
-    kept_keys = max_keys or 1
+    changed = Fraction(max_keys or 1)
     total = bought.total
     dropped = bought.dropped
     if total is not None:
-        _check_noise("total", total, Fraction(kept_keys), _ONE, unit)
+        _check_noise("total", total, changed, _ONE, unit)
     if dropped is not None:
-        _check_noise("dropped keys", dropped, Fraction(TIMES * kept_keys), _ONE, unit)
+        _check_noise("dropped keys", dropped, TIMES * changed, _ONE, unit)
     if max_keys is None:
         return
-    epsilons = [None if each is None else each.epsilon for each in (total, dropped)]
-    if epsilons[0] != epsilons[1]:
+    cost_of_total = None if total is None else total.epsilon
+    cost_of_dropped = None if dropped is None else dropped.epsilon
+    if cost_of_total != cost_of_dropped:
         raise not_private("the totals of kept and of dropped keys must cost the same, and do not")
 
 
@@ -81,7 +84,7 @@ def _check_total_of_keys(total: Total | None, discovery: Discovery) -> None:
 
 
 def _check_noise(what: str, total: Total, changed: Fraction, step: Fraction, unit: str) -> None:
-    """Refuse noise that is not for what one unit of privacy changes, or that is drawn in other steps."""
+    """Refuse noise for another change than that of one unit of privacy, or in other steps."""
     if total.sensitivity != changed:
         raise not_private(
             f"the noise of a total must be for all that one {unit} changes, no less and no more; this release states "
@@ -89,7 +92,7 @@ def _check_noise(what: str, total: Total, changed: Fraction, step: Fraction, uni
         )
     if total.unit != step:
         raise not_private(
-            "the noise of a total must be in steps of what is counted; this release states other steps for the "
+            "the noise of a total must be in steps of the counted unit; this release states other steps for the "
             f"{what}"
         )
 
@@ -117,8 +120,8 @@ def check_discovered(
 ) -> None:
     """Check the stages of users without a contribution bound.
 
-    Discovery and counts have the privacy that the look and the total leave; their Gaussian noise is what would be
-    drawn.
+    Discovery and counts have the privacy that the look and the total leave, and the Gaussian noise that would be drawn
+    for it.
     """
     _check_total_of_keys(bought.total, discovery)
     if discovery.method == "many-keys" and discovery.look is None:

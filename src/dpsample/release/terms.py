@@ -56,7 +56,7 @@ _FIELDS: Final = (  # the fields of the metadata, in the order in which files ha
     "dpsample",
 )
 _MAY_BE_NULL: Final = "grid"  # other fields are left out where they do not apply
-_UNREADABLE: Final = (  # what metadata may raise that dpsample did not write
+_UNREADABLE: Final = (  # errors that metadata may cause that dpsample did not write
     ValueError,
     LookupError,
     TypeError,
@@ -77,8 +77,8 @@ class Terms:
     """The public parameters of a release: all that it publishes besides its rows.
 
     `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user. `kind`
-    states what is told of each key, and by which mechanism keys were drawn. `known` are keys of a public list, each of
-    which is reported. `part` is the part of the dataset that was read, `ledger` the entry that paid for the release.
+    states which numbers each key has, and by which mechanism keys were drawn. `known` are keys of a public list, which
+    are all reported. `part` is the part of the dataset that was read, `ledger` the entry that paid for the release.
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.release.kinds import Tokens
@@ -118,16 +118,16 @@ class Terms:
 
     @property
     def keys_privacy(self) -> Privacy:
-        """The privacy that totals and a look leave: of all keys of one user together, or of the key of one element."""
+        """The privacy that purchases leave to the keys: to all keys of one user, or to the key of one element."""
         return self.privacy.less(spending.epsilon for spending in self.spent)
 
     @property
     def spent(self) -> tuple[Spending, ...]:
-        """What the release bought beside its keys, and what each cost."""
+        """The purchases of the release beside its keys, with the cost of each."""
         return tuple(spending_of(self.discovery, self.bought))
 
     def facts(self, keys: int | None = None, visibility: bool = True) -> Facts:
-        """Return what people are told about the release; some of it depends on the number of reported `keys`.
+        """Return the facts that people are told about the release; some depend on the number of reported `keys`.
 
         Which frequencies are reported follows from a table, which takes long for some terms that a file may state:
         without `visibility` it is left out.
@@ -186,7 +186,7 @@ class Terms:
         """The columns of numbers, in order."""
         return self.kind.numbers
 
-    # ---- what every kind has
+    # ---- properties of the kind
 
     @property
     def unit(self) -> str:
@@ -274,7 +274,7 @@ class Terms:
         )
 
     def _wrote(self, form: Mapping[str, Any]) -> bool:
-        """Return whether `to_json` of these terms gives this metadata, but for fields of the file."""
+        """Return whether `to_json` of these terms gives this metadata, apart from fields of the file."""
         rows = form["rows"]
         if type(rows) is not int or rows < 0:
             return False
@@ -283,6 +283,7 @@ class Terms:
 
     @classmethod
     def _read(cls, form: Mapping[str, Any]) -> "Terms":
+        """Read metadata without the check that dpsample wrote them."""
         known = Known.from_json(form["known"]) if "known" in form else None
         part = Part.from_json(form["part"]) if "part" in form else None
         return cls(
@@ -298,6 +299,7 @@ class Terms:
 
 
 def _total_fact(total: Total) -> Fact:
+    """Return the fact that states a private total."""
     low, high = total.interval()
     return fact(Topic.TOTAL, explain_total(total), f"{total.value:,} (95 %: {low:,} to {high:,})")
 

@@ -1,10 +1,10 @@
-"""The kinds of a release: what it says of each key, and how its keys were drawn.
+"""The kinds of a release: which numbers each key has, and how keys were drawn.
 
 tokens     `Tokens`: each key has a token, from which its estimate follows
 keys_only  `KeysOnly`: there are keys and no numbers
 counted    `Counted`: the users of each key were counted in a stage of their own, and amounts were summed
 held       `Held`: each key has a token, and was counted along a stream once it was held
-kind       what all kinds have, and the checks that they share
+kind       the base class of the kinds, and the checks that they share
 
 Elements and users fall under these four as follows. A kind protects elements unless it states how keys of users were
 found. Users with a contribution bound count once in each key that they keep: such a release has tokens or keys only,

@@ -62,16 +62,16 @@ class Drawn(ABC):
 
     @abstractmethod
     def check(self, left: Privacy, bought: Bought) -> None:
-        """Refuse a kind that does not fit what was bought, which leaves the privacy `left` to the keys.
+        """Refuse a kind that does not fit the totals that were bought, or the privacy `left` to the keys.
 
         That the terms are private takes longer to prove, and is proved in `release.proof`.
         """
 
     @abstractmethod
     def check_stated(self, left: Privacy, bought: Bought) -> None:
-        """Refuse totals and noise that are not what would be drawn for this kind, to which the privacy `left` is left.
+        """Refuse totals and noise other than would be drawn for this kind, whose keys have the privacy `left`.
 
-        What is refused is a `PrivacyViolation`. It is quick, and part of the proof.
+        It raises `PrivacyViolation`, is quick, and is a part of the proof.
         """
 
     @abstractmethod
@@ -101,13 +101,14 @@ class Drawn(ABC):
 
     @abstractmethod
     def facts(self, bought: Bought, keys: int | None) -> Iterator[Fact]:
-        """Yield what people are told about this kind; some of it depends on the number of reported `keys`."""
+        """Yield the facts that people are told about this kind; some depend on the number of reported `keys`."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return the part of the metadata that depends on the kind."""
 
     def _drawn_to_json(self, grid: int | None, keys_only: bool) -> dict[str, Any]:
+        """Return the part of the metadata that all kinds have."""
         return {
             "sampling": self.sampling.to_json(),
             "per_key": self.per_key.to_json(),
@@ -156,7 +157,7 @@ def check_not_sampled(sampling: Sampling) -> None:
 def check_adds_up(per_key: PerKey, max_keys: int | None, left: Privacy, keys_only: bool) -> None:
     """Refuse a privacy of each key that cannot follow from the privacy `left` to all keys of one user or element.
 
-    This is quick and finds what is stated wrong; `release.proof` proves it.
+    This is quick, and finds most errors; `release.proof` proves that it adds up.
     """
     if not _adds_up(per_key, max_keys, left, keys_only):
         raise InvalidValue(

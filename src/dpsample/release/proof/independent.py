@@ -69,7 +69,7 @@ def covered_certificate(proof: Proof) -> Certificate:
     if scheme is None:
         found = "a scheme whose tau is not known yet"
     elif _counts_users(proof):
-        found = "numbers of users with Gaussian noise, of which no row says anything"
+        found = "numbers of users with Gaussian noise, which are not drawn by rows"
     elif proof.unit == "user" and proof.max_keys is None:
         found = "keys of users that were discovered"
     elif proof.privacy.definition is not None:

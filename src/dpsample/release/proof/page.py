@@ -62,7 +62,7 @@ def verdict(proof: "Proof", part: Part | None = None) -> str:
 
 
 def not_proved(proof: "Proof", part: Part | None = None) -> list[str]:
-    """Return what the proof does not cover, and who answers for it instead."""
+    """Return a list of what the proof does not cover, and of who answers for it instead."""
     missing = [
         "that this file was drawn on these terms, and from which data: dpsample, which drew it, and the publisher "
         "vouch for it",
@@ -90,7 +90,7 @@ def not_proved(proof: "Proof", part: Part | None = None) -> list[str]:
         )
     elif not proof.complete:
         missing.append(
-            "frequencies that were not checked: a function states the sampling probability, whatever it is"
+            "frequencies that were not checked: a function states the sampling probability, and may return anything"
         )
     return missing
 

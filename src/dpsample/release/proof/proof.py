@@ -3,9 +3,9 @@
 the scheme       each key, in exact integers                      scheme.certify
 composition      all keys of one user together                    the kind of the release, `keys_proof`
 the parts        keys, sample size and total add up exactly       here, and `stated`
-the curve        Rényi divergences of all of it, for ledgers      accounting.renyi
+the curve        Rényi divergences of the whole, for ledgers      accounting.renyi
 
-`proof_page` prints it, with a verdict, and with what was not proved.
+`proof_page` prints a proof, with a verdict and a list of what was not proved.
 """
 
 from collections.abc import Sequence
@@ -160,7 +160,7 @@ def check_stated(terms: Terms) -> None:
 
 
 def _check_adds_up(privacy: Privacy, bought: Sequence[Spending], keys: Privacy) -> None:
-    """Check that the keys have what the purchases leave of the privacy, exactly."""
+    """Check that the keys have exactly the privacy that the purchases leave."""
     if privacy.less(spending.epsilon for spending in bought) != keys:
         raise PrivacyViolation(
             "the parts of this release do not add up to the privacy it claims; do not trust it"
