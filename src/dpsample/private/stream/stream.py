@@ -181,7 +181,7 @@ class Stream:
         with engine or DuckDB(
             threads=1, in_order=True
         ) as used:  # more take memory, and no less time
-            for path in source.listing()[1]:
+            for path in source.listing().paths:
                 one = Source(
                     path, columns, key_as=None if key is None else list(self._keys), **options
                 )

@@ -33,9 +33,9 @@ def read_files(source: Source, session: Any) -> Any:
             f"the Spark engine reads only DataFrames of Spark and Parquet files that all workers see, not {source}",
             "use dpsample.release, which reads it on this machine",
         )
-    format, paths = source.listing()
-    _require_parquet(paths, format)
-    return _read(session, [_literal(path) for path in paths])
+    listing = source.listing()
+    _require_parquet(listing.paths, listing.format)
+    return _read(session, [_literal(path) for path in listing.paths])
 
 
 def _literal(path: str) -> str:
