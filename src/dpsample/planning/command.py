@@ -51,6 +51,8 @@ def _source_options(setting: Setting, source: Origin | None) -> Iterator[tuple[s
     yield "key", list(source.key_columns) if source else KEY
     arguments = source.arguments if source else {}
     for name, value in arguments.items():
+        if isinstance(value, Mapping):  # types of key columns, by name
+            value = [f"{column}={kind}" for column, kind in value.items()]
         yield ("input_format" if name == "format" else name), value
     if setting.max_keys_per_user is not None and "user" not in arguments:
         yield "user", USER
