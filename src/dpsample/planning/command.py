@@ -1,7 +1,7 @@
 """The command, and the Python, that make a planned release."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from dpsample.accounting.totals import SHARE, SampleSize

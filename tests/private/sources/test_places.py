@@ -5,6 +5,7 @@ import sqlite3
 import sys
 from collections import Counter
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.cli import cli as command
 from dpsample.cli.options import in_options
@@ -22,7 +24,7 @@ from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.sources.source import Source
 
-ROWS = {"k": list("aabc"), "u": [1, 2, 2, 3], "day": ["1", "1", "2", "2"]}
+ROWS: dict[str, list[Any]] = {"k": list("aabc"), "u": [1, 2, 2, 3], "day": ["1", "1", "2", "2"]}
 PRIVACY = ["-e", "1", "-d", "1e-8"]
 
 
@@ -170,14 +172,13 @@ class TestDicts:
             counted(Source(rows, **arguments))
 
     def test_summed_columns(self) -> None:
-        from dpsample.accounting.amounts import Amount
-
+        amount = Amount("x", Fraction(0), Fraction(100))
         rows = [{"k": "a", "u": 1, "x": x} for x in (1, 2.5, Decimal("0.5"), None, float("nan"), 10**400)]
-        source = Source(rows, "k", user="u").with_amounts([Amount("x", 0, 100)])
+        source = Source(rows, "k", user="u").with_amounts([amount])
         with DuckDB() as engine:
             [(_, _, _, units)] = engine.pairs_of(source, pa.table({"k": ["a"]})).data.read()
         assert units.tolist() == [round(4 * source.amounts[0].scale)]
-        wrong = Source([{"k": "a", "u": 1, "x": "7"}], "k", user="u").with_amounts([Amount("x", 0, 100)])
+        wrong = Source([{"k": "a", "u": 1, "x": "7"}], "k", user="u").with_amounts([amount])
         with DuckDB() as engine, pytest.raises(InvalidValue, match="summed column is no number"):
             engine.pairs_of(wrong, pa.table({"k": ["a"]}))
 

@@ -55,9 +55,11 @@ _SQLITE_FILES = ("", "-wal", "-shm", "-journal")
 class Source:
     """Where elements live, and which column or columns are their key.
 
-    data        a path, a glob, a folder, or a list of them (Parquet, CSV, JSON lines, Arrow IPC); a database
-                ``postgresql://...`` or ``sqlite:///...`` with `table` or `query`; a pandas or polars DataFrame; an
-                Arrow table, reader or anything else with the Arrow C stream interface; a DuckDB relation; a mapping
+    data        a path, a glob, a folder, a URI (``s3://``, ``gs://``, ``abfs://``, ``https://``), or a list of them
+                (Parquet, CSV, JSON lines, Arrow IPC); ``"-"`` for standard input; a database ``postgresql://...``,
+                ``sqlite:///...``, ``NAME.duckdb`` or a ``sqlite3.Connection``, with `table` or `query`; a pandas or
+                polars DataFrame; an Arrow table, dataset, reader or anything else with the Arrow C stream interface; a
+                DuckDB relation; a list of dicts; a mapping
                 from key to frequency; or an iterable with a key for each element. What may be something else
                 is refused, such as a pandas Series with an index of its own
     key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
@@ -69,7 +71,7 @@ class Source:
     query       a database's SELECT instead of a table
     format      of files: parquet, csv, tsv, jsonl or arrow; by default the extension says which
     user        the column that names the user of a row, for privacy of users instead of elements
-    key_type    the type of keys that have none, which are Python objects and pandas columns of objects; such as
+    key_type    the type of keys that have none: Python objects, pandas columns of objects, names of folders; such as
                 ``"int64"``, ``"date32"``, ``"decimal128(9, 2)"``, ``"binary"``, or one for each column in a mapping
     key_as      the name of the key column in samples and releases, or several; by default its own
     delimiter   of CSV: the character between fields, such as ``";"``; by default a comma, and of TSV a tab
@@ -84,9 +86,8 @@ class Source:
 
     Text files carry no types either. Keys of CSV, TSV and JSON lines are text, exactly as it stands in the file (for
     JSON: strings as they are, numbers and booleans as JSON writes them), and frequencies are plain integers such as
-    ``12``. In CSV and TSV, a field is NULL if it is empty without quotes, and the empty text if it is ``""``. For
-    anything else, such as hive partitions, hand in a DuckDB relation whose types are not guessed:
-    ``duckdb.read_csv(path, hive_partitioning=True, all_varchar=True)``.
+    ``12``. In CSV and TSV, a field is NULL if it is empty without quotes, and the empty text if it is ``""``. Columns
+    that hive folders are named by, as in ``day=2026-11-01/x.parquet``, are text unless `key_type` says more.
 
     Users are compared by value where the column has a type, and else as text, byte by byte. In JSON lines, 1, 1.0 and
     "1" are one user, and a number with a fraction is refused.
