@@ -127,7 +127,8 @@ _frequency = click.option(
     "--frequency", help="Frequency column, if the rows are already aggregated."
 )
 _table = click.option(
-    "--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///..."
+    "--table",
+    help="Table of a database, if SOURCE is NAME.duckdb, sqlite:///... or postgresql://...",
 )
 _query = click.option(
     "--query", help="SELECT statement to read from a database, instead of a table."
@@ -156,6 +157,12 @@ _null = click.option(
 _key_as = click.option(
     "--key-as", multiple=True, help="Name of the key column in the output, one for each --key."
 )
+_key_type = click.option(
+    "--key-type",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="Type of a key column that folders are named by, such as day=date32. Repeatable.  [default: text]",
+)
 columns = together(
     _frequency,
     click_option(released.DROP_NULL),
@@ -167,6 +174,7 @@ columns = together(
     _header,
     _null,
     _key_as,
+    _key_type,
     click_option(released.USER),
 )
 _source = click.argument("source", nargs=-1, required=True)
@@ -311,6 +319,7 @@ _OF_THIS_MACHINE = (
     "delimiter",
     "encoding",
     "null",
+    "key_type",
 )
 _OF_A_CLUSTER = ("master", "partitions")
 _OF_A_SOURCE = (  # options that a `Source` has by the same name
@@ -337,9 +346,23 @@ def source_of(given: Stated) -> Source:
         paths[0] if len(paths) == 1 else paths,
         format=given["input_format"],
         key_as=given["key_as"] or None,
+        key_type=_key_types(given),
         delimiter=delimiter_of(given),
         **same_name,
     )
+
+
+def _key_types(given: Stated) -> dict[str, str] | None:
+    """Return the stated types of key columns, by name."""
+    types = dict[str, str]()
+    for stated in given["key_type"]:
+        name, is_pair, kind = stated.partition("=")
+        if not is_pair or name in types:
+            raise click.UsageError(
+                "--key-type is NAME=TYPE, once for each column, such as day=date32"
+            )
+        types[name] = kind
+    return types or None
 
 
 def delimiter_of(given: Stated) -> str | None:

@@ -50,11 +50,14 @@ from dpsample.release.options import AT_LEAST, PART
 def release(**given: Any) -> None:
     """Read elements, sample keys, sanitize them, and write a release that may be published.
 
-    SOURCE is one or more files, folders or globs (Parquet, CSV, JSON lines, Arrow), or a database.
+    SOURCE is one or more files, folders or globs (Parquet, CSV, JSON lines, Arrow), on this machine or in a store
+    (s3://, gs://, abfs://, https://); - for standard input, with --input-format; or a database. Columns that hive
+    folders are named by (day=2026-11-01/x.parquet) are read as text.
 
     \b
     Examples:
       dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet
+      dpsample release s3://lake/clicks -k page --user user_id --part day=2026-11-14 -e 1 -d 1e-8 -o 14.parquet
       dpsample release counts.csv --key word --frequency n -e 0.5 -d 1e-6 -o words.private.parquet
       dpsample release 'logs/*.jsonl' -k city -k item -e 1 -d 1e-8 --scheme ppswor --tau 1e-4 -o sample.private.parquet
       dpsample release sqlite:///shop.db --table orders -k product -e 1 -d 1e-8 -o products.private.csv

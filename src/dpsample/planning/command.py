@@ -1,7 +1,7 @@
 """The command, and the Python, that make a planned release."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from dpsample.accounting.totals import SHARE, SampleSize
@@ -55,6 +55,8 @@ def _source_options(setting: Setting, source: Origin | None) -> Iterator[tuple[s
     yield "key", list(source.key_columns) if source else KEY
     arguments = source.arguments if source else {}
     for name, value in arguments.items():
+        if isinstance(value, Mapping):  # types of key columns, by name
+            value = [f"{column}={kind}" for column, kind in value.items()]
         yield ("input_format" if name == "format" else name), value
     if setting.max_keys_per_user is not None and "user" not in arguments:
         yield "user", USER

@@ -52,3 +52,18 @@ def test_columns_that_folders_are_named_by_are_text(spark: Any, tmp_path: Path) 
         assert dict(frame.dtypes) == {"n": "bigint", "k": "string"}
     assert sorted(row["k"] for row in frame.collect()) == ["007", "12", "rare"]
     assert spark.conf.get(setting) == before
+
+
+def test_folders_of_null_and_of_encoded_names(spark: Any, tmp_path: Path) -> None:
+    for name in ("K%C3%B6ln%2F%3D x", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"k={name}").mkdir()
+        pq.write_table(pa.table({"n": [1]}), tmp_path / f"k={name}" / "a.parquet")
+    frame = read_parquet(spark, [str(tmp_path)], None)
+    assert {row["k"] for row in frame.collect()} == {"Köln/= x", None}
+
+
+def test_a_column_that_is_also_in_the_files_is_refused(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "k=1").mkdir()
+    pq.write_table(pa.table({"k": ["a"], "n": [1]}), tmp_path / "k=1" / "a.parquet")
+    with refused("'k' is in the files and also in the names of their folders"):
+        read_parquet(spark, [str(tmp_path)], None)

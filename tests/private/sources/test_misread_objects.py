@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "named pairs": (lambda: [PAIR("a", 5)], "hand in dict(pairs)"),
     "pairs as lists": (lambda: [["a", 5]], "hand in a table"),
     "rows of sqlite3": (lambda: sqlite3.connect(":memory:").execute("SELECT 'a'"), "name a key column for each place"),
-    "dicts": (lambda: [{"word": "a"}, {"word": "b"}], "pyarrow.Table.from_pylist"),
+    "dicts": (lambda: iter([{"word": "a"}, {"word": "b"}]), "pyarrow.Table.from_pylist"),
     "rows of csv": (lambda: csv.reader(["a,1"]), "hand in a table"),
     "dicts of csv": (lambda: csv.DictReader(["word", "a"]), "pyarrow.Table.from_pylist"),
     "a dict of lists": (lambda: {"word": ["a"], "n": [5]}, "hand in pyarrow.table(columns)"),

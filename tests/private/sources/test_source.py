@@ -118,8 +118,8 @@ def test_passwords_are_not_shown(uri: str, shown: str) -> None:
         ({"data": "a.csv", "key": "k", "table": "t"}, "table and query can only be used with a database"),
         ({"data": "sqlite:///a.db", "key": "k"}, "either a table or a query"),
         ({"data": "sqlite:///a.db", "key": "k", "table": "t", "query": "SELECT 1"}, "either a table or a query"),
-        ({"data": "s3://bucket/a.parquet", "key": "k"}, "is not read, only postgresql://"),
-        ({"data": "a.csv", "key": "k", "key_type": "int64"}, "key_type is for key columns"),
+        ({"data": "hdfs://node/a.parquet", "key": "k"}, "is not read, only postgresql://"),
+        ({"data": "sqlite:///a.db", "key": "k", "table": "t", "key_type": "int64"}, "key_type is for key columns"),
         ({"data": [1], "key_type": {"k": "int64"}}, "a column that is not in the key"),
         ({"data": [1], "key_type": "double"}, "key_type must be an Arrow type"),
         ({"data": [1], "key_type": "list<int64>"}, "key_type must be an Arrow type"),
@@ -150,13 +150,13 @@ class TestFiles:
             (folder / name).write_text("")
 
     def found(self, source: Source, folder: Path) -> list[str]:
-        return [os.path.relpath(path, folder) for path in source.listing()[1]]
+        return [os.path.relpath(path, folder) for path in source.listing().paths]
 
     def test_folder(self, tmp_path: Path) -> None:
         self.make(tmp_path, "b.csv", "a.csv.gz", "deep/er/c.CSV", "_SUCCESS", ".a.csv.crc", "notes.txt")
         self.make(tmp_path, "_delta/d.csv", ".hidden/e.csv")
         source = Source(tmp_path, "k")
-        assert source.listing()[0] == "csv"
+        assert source.listing().format == "csv"
         assert self.found(source, tmp_path) == ["a.csv.gz", "b.csv", "deep/er/c.CSV"]
 
     def test_glob_and_list(self, tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ class TestFiles:
     )
     def test_formats(self, tmp_path: Path, name: str, format: str) -> None:
         self.make(tmp_path, name)
-        assert Source(tmp_path / name, "k").listing()[0] == format
-        assert Source(tmp_path / name, "k", format="csv").listing()[0] == "csv"
+        assert Source(tmp_path / name, "k").listing().format == format
+        assert Source(tmp_path / name, "k", format="csv").listing().format == "csv"
 
     def test_refusals(self, tmp_path: Path) -> None:
         self.make(tmp_path, "a.csv", "b.parquet", "c.dat", "empty/x.txt")

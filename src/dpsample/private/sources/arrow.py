@@ -9,6 +9,7 @@ from dpsample.private.engine.errors import type_refusal
 from dpsample.private.sources.frames import frame_table
 from dpsample.private.sources.key_types import declared_types
 from dpsample.private.sources.python_objects import CHUNK, batches
+from dpsample.private.sources.records import record_batches
 from dpsample.private.sources.source import Source
 from dpsample.sql import quoted_name
 
@@ -45,6 +46,8 @@ def source_batches(source: Source) -> "Rows":
     """Return an Arrow schema of the columns to read of any other object, and its batches; these may come once."""
     if source.kind in ("mapping", "keys"):
         return _key_batches(source)
+    if source.kind == "rows":
+        return record_batches(source)
     if hasattr(source.data, "project"):
         return _relation_batches(source)
     return _stream_batches(source)
@@ -67,7 +70,11 @@ def _key_batches(source: Source) -> "Rows":
 
 def _relation_batches(source: Source) -> "Rows":
     """Return the columns to read of a DuckDB relation, whose C stream would hold everything at once."""
-    relation = source.data
+    return relation_batches(source, source.data)
+
+
+def relation_batches(source: Source, relation: Any) -> "Rows":
+    """Return the columns to read of a relation, as Arrow."""
     source.require(relation.columns)
     types = dict(zip(relation.columns, relation.types, strict=True))
     # Arrow gets JSON as text, in which 1 and 1.0 would be two users

@@ -1,8 +1,9 @@
 """Files and streams of Arrow IPC."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpsample.private.sources.folders import DataFile, FolderColumns
 from dpsample.private.sources.scans import Scan, Statements, require_agreement
 
 if TYPE_CHECKING:
@@ -13,19 +14,26 @@ if TYPE_CHECKING:
 _FILE_MARK = b"ARROW1"  # how an Arrow file begins; a stream begins otherwise
 
 
-def scan_arrow(source: "Source", paths: list[str], statements: Statements) -> Scan:
+def scan_arrow(source: "Source", files: list[DataFile], statements: Statements) -> Scan:
     """Return how DuckDB reads Arrow files, after a look at the schema of each."""
     import pyarrow as pa
 
-    schemas = [_schema(path) for path in paths]
+    folders = FolderColumns.of(source, files)
+    schemas = [_schema(file.path) for file in files]
     for schema in schemas:
-        source.require(schema.names)
-    require_agreement(source, [_column_types(source, schema) for schema in schemas])
-    kinds = [schemas[0].field(name).type for name in source.columns]
-    columns = pa.schema([(f"c{place}", kind) for place, kind in enumerate(kinds)])
+        source.require(folders.among(schema.names))
+    require_agreement([_column_types(source, schema) for schema in schemas])
+    fields = list[tuple[str, pa.DataType]]()
+    for place, name in enumerate(source.columns):
+        of_folder = folders.types.get(name)
+        kind = schemas[0].field(name).type if of_folder is None else of_folder
+        fields.append((f"c{place}", kind))
+    columns = pa.schema(fields)
+    values = folders.arrays(files)
 
     def reader() -> "pa.RecordBatchReader":
-        return pa.RecordBatchReader.from_batches(columns, _rows(source, paths, columns))
+        rows = _rows(source, files, values, columns)
+        return pa.RecordBatchReader.from_batches(columns, rows)
 
     return Scan("source", objects={"source": reader})
 
@@ -37,19 +45,34 @@ def _schema(path: str) -> "pa.Schema":
         return _open(file).schema
 
 
-def _column_types(source: "Source", schema: "pa.Schema") -> tuple[str, ...]:
-    """Return the types of the columns of a source."""
-    return tuple(str(schema.field(name).type) for name in source.columns)
+def _column_types(source: "Source", schema: "pa.Schema") -> dict[str, str]:
+    """Return the types of the columns to read of one file."""
+    own = [name for name in source.columns if name in schema.names]
+    return {name: str(schema.field(name).type) for name in own}
 
 
-def _rows(source: "Source", paths: list[str], columns: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """Yield the columns of a source from all files, under the names of a schema."""
+def _rows(
+    source: "Source",
+    files: list[DataFile],
+    folder_values: Mapping[str, "pa.Array"],
+    columns: "pa.Schema",
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the columns of a source from all files, under the names of a schema.
+
+    `folder_values` has the values of columns that folders are named by, in the order of files.
+    """
     import pyarrow as pa
 
-    for path in paths:
-        with pa.memory_map(path) as file:
-            for batch in _batches(_open(file)):
-                arrays = [batch.column(name) for name in source.columns]
+    for number, file in enumerate(files):
+        with pa.memory_map(file.path) as mapped:
+            for batch in _batches(_open(mapped)):
+                arrays = list[pa.Array]()
+                for name in source.columns:
+                    if name in folder_values:
+                        value = folder_values[name][number]
+                        arrays.append(pa.repeat(value, batch.num_rows))
+                    else:
+                        arrays.append(batch.column(name))
                 rows = pa.RecordBatch.from_arrays(arrays, schema=columns)
                 rows.validate(full=True)  # a damaged file would be read out of bounds
                 yield rows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpsample.private.sources.arrow_files import scan_arrow
 from dpsample.private.sources.delimited import scan_delimited
+from dpsample.private.sources.folders import DataFile
 from dpsample.private.sources.json_lines import scan_json
 from dpsample.private.sources.parquet import scan_parquet
 from dpsample.private.sources.scans import Scan, Statements
@@ -24,7 +25,7 @@ class Format:
     """A file format: its endings, and how files of it are read."""
 
     endings: tuple[str, ...]
-    scan: Callable[["Source", list[str], Statements], Scan]
+    scan: Callable[["Source", list[DataFile], Statements], Scan]
 
 
 FORMATS = {

@@ -21,14 +21,14 @@ _SAME_STORE = {  # another name of the scheme of a store -> its usual name
 def expanded(
     entry: str | os.PathLike[str], shown: str, is_data: Callable[[str], bool]
 ) -> list[str]:
-    """Return the absolute paths of the files that a path, a folder or a glob names.
+    """Return the paths of the files that a path, a folder or a glob names, which begin as it is written.
 
     A folder stands for its data files, also in folders inside it, without hidden ones. `shown` is the name of the entry
     in a refusal, and `is_data` says whether a file of a folder is a data file.
     """
     path = os.path.expanduser(os.fspath(entry))
     if os.path.isfile(path):
-        return [os.path.abspath(path)]
+        return [path]
     if os.path.isdir(path):
         files = [file for file in _files_inside(path) if is_data(file)]
         problem = f"there is no data file in the folder {shown}"
@@ -42,7 +42,7 @@ def expanded(
         is_of_list = shown.startswith("entry")
         keys = ", or, if these are keys, leave out key" if is_of_list else ""
         raise InvalidValue(problem, f"check the path{keys}")
-    return sorted(os.path.abspath(file) for file in files)
+    return sorted(files, key=os.path.abspath)
 
 
 def _files_inside(folder: str) -> Iterator[str]:
@@ -50,11 +50,11 @@ def _files_inside(folder: str) -> Iterator[str]:
     for inner, _, names in os.walk(folder):
         for name in names:
             file = os.path.join(inner, name)
-            if not _is_hidden(os.path.relpath(file, folder)):
+            if not is_hidden(os.path.relpath(file, folder)):
                 yield file
 
 
-def _is_hidden(path: str) -> bool:
+def is_hidden(path: str) -> bool:
     """Whether a file, or a folder on the way to it, has a name that begins like those of hidden ones."""
     return any(part.startswith((".", "_")) for part in PurePath(path).parts)
 
@@ -89,7 +89,7 @@ def identity_of_uri(uri: str) -> Hashable:
         return identity(path)
     parts = urlsplit(uri)
     scheme = _SAME_STORE.get(parts.scheme, parts.scheme)
-    return scheme, parts.netloc.lower(), posixpath.normpath(unquote(parts.path))
+    return scheme, parts.netloc.lower(), posixpath.normpath(unquote(parts.path)), parts.query
 
 
 def require_distinct(identities: Iterable[Hashable]) -> None:

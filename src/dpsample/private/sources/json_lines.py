@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsample.private.sources.folders import DataFile, FolderColumns
 from dpsample.private.sources.scans import (
     Scan,
     Statements,
     file_chunks,
     require_utf8,
-    selected_columns,
     text_size,
 )
 from dpsample.sql import quoted_paths, quoted_text
@@ -21,29 +21,40 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 1000
 
 
-def scan_json(source: "Source", paths: list[str], statements: Statements) -> Scan:
+def scan_json(source: "Source", files: list[DataFile], statements: Statements) -> Scan:
     """Return how DuckDB reads files of JSON lines, after a look at the names in the first rows."""
-    for path in paths:
-        require_utf8(path, "write it anew, such as with iconv -f UTF-16 -t UTF-8")
-    names = _first_names(paths, statements)
+    for file in files:
+        require_utf8(file, "write it anew, such as with iconv -f UTF-16 -t UTF-8")
+    folders = FolderColumns.of(source, files)
+    names = _first_names(files, statements)
     if names:
-        source.require(names, shown=False)
-    types = ", ".join(_typed(name, source) for name in source.columns)
-    rows = f"read_json({_lines(paths)}, records = true, columns = {{{types}}})"
-    origin = f"(SELECT {selected_columns(source)} FROM {rows})"
-    return Scan(origin, "json", checks=_checks(paths), size=text_size(paths))
+        source.require(folders.among(names), shown=False)
+    own = [name for name in source.columns if name not in folders.names]
+    # DuckDB must read one column at least
+    types = ", ".join(_typed(name, source) for name in own or ["no column"])
+    options = f"records = true, columns = {{{types}}}{folders.file_option}"
+    rows = f"read_json({_lines(files)}, {options})"
+    return Scan(
+        f"({folders.selected(source, rows)})",
+        "json",
+        objects=folders.objects(files),
+        checks=_checks(files),
+        size=text_size(files),
+        typed=folders.names,
+    )
 
 
-def _first_names(paths: list[str], statements: Statements) -> list[str]:
+def _first_names(files: list[DataFile], statements: Statements) -> list[str]:
     """Return the names of the fields of the first rows."""
-    first = f"SELECT json FROM read_json_objects({_lines(paths)}) LIMIT {_FIRST_ROWS}"
+    first = f"SELECT json FROM read_json_objects({_lines(files)}) LIMIT {_FIRST_ROWS}"
     names = statements.run(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({first})")
     return [name for (name,) in names]
 
 
-def _lines(paths: list[str]) -> str:
+def _lines(files: list[DataFile]) -> str:
     """Return SQL of the arguments by which DuckDB reads some files line by line."""
-    return f"{quoted_paths(paths)}, format = 'newline_delimited'"
+    paths = quoted_paths(file.path for file in files)
+    return f"{paths}, format = 'newline_delimited'"
 
 
 def _typed(name: str, source: "Source") -> str:
@@ -52,9 +63,9 @@ def _typed(name: str, source: "Source") -> str:
     return f"{quoted_text(name)}: '{kind}'"
 
 
-def _checks(paths: list[str]) -> list[Callable[[], None]]:
+def _checks(files: list[DataFile]) -> list[Callable[[], None]]:
     """Return the checks of entire files: that compressed ones are whole."""
-    compressed = [path for path in paths if path.endswith(".gz")]
+    compressed = [file.path for file in files if file.path.endswith(".gz")]
     return [partial(_require_whole, path) for path in compressed]
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def declared_types(source: "Source") -> dict[str, "pa.DataType"]:
     """Return the types that the caller declared, by key column."""
     names = _type_names(source)
-    if names and source.kind not in ("mapping", "keys", "table"):
+    if names and source.kind not in ("mapping", "keys", "rows", "table", "files"):
         raise InvalidValue(
-            "`key_type` is for key columns of Python objects or of pandas",
+            "`key_type` is for key columns of Python objects, of pandas or of folders' names",
             "leave it out: this source has types of its own, or is text",
         )
     if not names.keys() <= set(source.key_columns):

@@ -1,22 +1,45 @@
 """Kinds of source: what the data of a source are, by their class and never by their values."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from dpsample.errors import InvalidValue
 from dpsample.private.sources.iterables import check_iterable
+from dpsample.private.sources.records import is_records
+from dpsample.private.sources.stores import check_uri, is_uri
 
-Kind = Literal["files", "database", "table", "stream", "mapping", "keys", "frame"]
+Kind = Literal[
+    "files",
+    "database",
+    "connection",
+    "duckdb",
+    "table",
+    "dataset",
+    "stream",
+    "mapping",
+    "rows",
+    "keys",
+    "frame",
+]
+DATABASES: Final = ("database", "connection", "duckdb")  # kinds of which a table or a query is read
 
+_STORES = "s3://, gs://, abfs:// and https://"
 _ARROW_STREAM = "__arrow_c_stream__"
+_DUCKDB_ENDINGS = (".duckdb", ".ddb")
 
 
 def source_kind(data: Any, named: bool) -> Kind:
     """Return the kind of `data`: the first that fits. `named` says whether the key columns have names."""
     if _library(data) == "polars" and type(data).__name__ == "LazyFrame":
         raise InvalidValue("a LazyFrame of polars has no rows yet", "hand in data.collect()")
+    if _is_duckdb(data):
+        return "duckdb"
     if _is_files(data, named):
+        for entry in data if isinstance(data, list | tuple) else [data]:
+            if is_uri(entry):
+                check_uri(entry)
         return "files"
     for kind, fits in _KINDS.items():
         if fits(data):
@@ -24,7 +47,8 @@ def source_kind(data: Any, named: bool) -> Kind:
             return kind
     raise InvalidValue(
         f"an object of type {type(data).__qualname__} is no source",
-        "hand in a path, a database, a DataFrame, an Arrow or DuckDB object, a mapping or an iterable of keys",
+        "hand in a path, a database, a DataFrame, an Arrow or DuckDB object, a list of dicts, a mapping or an "
+        "iterable of keys",
     )
 
 
@@ -46,7 +70,13 @@ def _is_files(data: Any, named: bool) -> bool:
 
 
 def _is_database(data: Any) -> bool:
-    return isinstance(data, str) and "://" in data
+    return isinstance(data, str) and "://" in data and not is_uri(data)
+
+
+def _is_duckdb(data: Any) -> bool:
+    """Whether data are the path of a database of DuckDB."""
+    is_path = isinstance(data, str | os.PathLike) and not _is_database(data)
+    return is_path and os.fspath(data).lower().endswith(_DUCKDB_ENDINGS)
 
 
 def _library(data: Any) -> str:
@@ -76,9 +106,12 @@ def _is_stream(data: Any) -> bool:
 
 _KINDS: dict[Kind, Callable[[Any], bool]] = {
     "database": _is_database,
+    "connection": lambda data: isinstance(data, sqlite3.Connection),
     "frame": _is_frame,
     "table": _is_table,
+    "dataset": lambda data: _library(data) == "pyarrow" and hasattr(data, "scanner"),
     "stream": _is_stream,
+    "rows": is_records,
     "mapping": lambda data: isinstance(data, Mapping),
     "keys": lambda data: isinstance(data, Iterable),
 }
@@ -88,6 +121,6 @@ def _check_database(uri: str) -> None:
     scheme = uri.partition("://")[0]
     if scheme not in ("postgresql", "postgres", "sqlite"):
         raise InvalidValue(
-            f"a URI that begins with {scheme}:// is not read, only postgresql:// and sqlite:///",
-            "copy remote files to this machine, or hand in a DuckDB relation",
+            f"a URI that begins with {scheme}:// is not read, only postgresql://, sqlite:///, {_STORES}",
+            "copy the files to this machine, or hand in a DuckDB relation",
         )

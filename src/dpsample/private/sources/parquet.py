@@ -2,29 +2,30 @@
 
 from typing import TYPE_CHECKING
 
-from dpsample.private.sources.scans import Scan, Statements, require_agreement, selected_columns
+from dpsample.private.sources.folders import DataFile, FolderColumns
+from dpsample.private.sources.scans import Scan, Statements, require_agreement
 from dpsample.sql import quoted_paths
 
 if TYPE_CHECKING:
     from dpsample.private.sources.source import Source
 
 
-def scan_parquet(source: "Source", paths: list[str], statements: Statements) -> Scan:
+def scan_parquet(source: "Source", files: list[DataFile], statements: Statements) -> Scan:
     """Return how DuckDB reads Parquet files, after a look at the columns of each."""
-    types = [_column_types(source, path, statements) for path in paths]
-    require_agreement(source, types)
-    origin = f"(SELECT {selected_columns(source)} FROM {_rows(paths)})"
-    number = f"SELECT sum(num_rows)::BIGINT FROM parquet_file_metadata({quoted_paths(paths)})"
-    return Scan(origin, rows=number)
+    folders = FolderColumns.of(source, files)
+    require_agreement([_column_types(source, file, folders, statements) for file in files])
+    paths = quoted_paths(file.path for file in files)
+    rows = f"read_parquet({paths}, hive_partitioning = false{folders.file_option})"
+    number = f"SELECT sum(num_rows)::BIGINT FROM parquet_file_metadata({paths})"
+    origin = f"({folders.selected(source, rows)})"
+    return Scan(origin, objects=folders.objects(files), rows=number, typed=folders.names)
 
 
-def _column_types(source: "Source", path: str, statements: Statements) -> tuple[str, ...]:
-    """Return the DuckDB types of the columns of a source in one file."""
-    types = dict(statements.describe(_rows([path])))
-    source.require(list(types))
-    return tuple(str(types[name]) for name in source.columns)
-
-
-def _rows(paths: list[str]) -> str:
-    """Return SQL of the rows of some files."""
-    return f"read_parquet({quoted_paths(paths)}, hive_partitioning = false)"
+def _column_types(
+    source: "Source", file: DataFile, folders: FolderColumns, statements: Statements
+) -> dict[str, str]:
+    """Return the DuckDB types of the columns to read of one file."""
+    rows = f"read_parquet({quoted_paths([file.path])}, hive_partitioning = false)"
+    types = dict(statements.describe(rows))
+    source.require(folders.among(types))
+    return {name: str(types[name]) for name in source.columns if name in types}

@@ -76,7 +76,7 @@ def _has_null(values: Sequence[Any]) -> bool:
 def _counted_columns(items: list[Any], width: int) -> list[Sequence[Any]]:
     """Turn pairs of a key and its frequency into a sequence for each of `width` key columns, and one of frequencies."""
     keys = _columns([key for key, _ in items], width)
-    frequencies = [_whole(frequency) for _, frequency in items]
+    frequencies = [whole_frequency(frequency) for _, frequency in items]
     return [*keys, frequencies]
 
 
@@ -172,8 +172,8 @@ def null_refusal(column: str) -> InvalidValue:
     )
 
 
-def _whole(frequency: Any) -> int:
-    """Return a frequency of a mapping as an integer, or refuse it."""
+def whole_frequency(frequency: Any) -> int:
+    """Return a frequency as an integer, or refuse it."""
     if isinstance(frequency, bool) or not isinstance(frequency, Number):
         raise InvalidValue(
             "the values of a mapping must be the frequencies of its keys, whole numbers, but one is of type "

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from dpsample.errors import InvalidValue
 from dpsample.private.sources.formats import FORMATS
 from dpsample.private.sources.key_types import declared_types
+from dpsample.private.sources.kinds import DATABASES
 
 if TYPE_CHECKING:
     from dpsample.private.sources.source import Source
@@ -62,13 +63,18 @@ def _check_user(source: "Source") -> None:
 
 
 def _check_file_options(source: "Source") -> None:
-    """Refuse options of files where there are none."""
+    """Refuse options of files where there are none, and standard input without a format."""
     is_file = source.kind == "files"
     format = source.options.get("format")
     if format is not None and not (is_file and format in FORMATS):
         raise InvalidValue(
             f"`format` can only be used with files, and is one of {', '.join(FORMATS)}",
             "leave it out where the extension says it",
+        )
+    if source.is_standard_input and format is None:
+        raise InvalidValue(
+            "standard input has no extension that names its format",
+            "name the format, such as `format='csv'`; a file of the name '-' is written './-'",
         )
     stated = source.text_options
     if stated and not is_file:
@@ -80,11 +86,11 @@ def _check_file_options(source: "Source") -> None:
 def _check_database_options(source: "Source") -> None:
     """Refuse a database without its table or query, and these two for any other source."""
     stated = {"table", "query"} & source.options.keys()
-    is_database = source.kind == "database"
+    is_database = source.kind in DATABASES
     if stated and not is_database:
         raise InvalidValue(
             "`table` and `query` can only be used with a database",
-            "name it as sqlite:///PATH or postgresql://HOST/NAME, or leave them out",
+            "name it as NAME.duckdb, sqlite:///PATH or postgresql://HOST/NAME, or leave them out",
         )
     if is_database and len(stated) != 1:
         raise InvalidValue(

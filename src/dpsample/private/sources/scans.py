@@ -7,13 +7,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from dpsample.errors import InvalidValue
-from dpsample.sql import quoted_name
-
-if TYPE_CHECKING:
-    from dpsample.private.sources.source import Source
+from dpsample.private.sources.folders import DataFile
 
 # Columns have types of their own, or are text, or are JSON values.
 Form = Literal["typed", "text", "json"]
@@ -54,6 +51,7 @@ class Scan:
     checks   checks of entire files, made before the first row is read
     rows     a statement that returns the number of rows without reading them
     size     the bytes of text, unpacked; an estimate for compressed files
+    typed    columns that have types of their own in any form: those of folders' names
     """
 
     origin: str
@@ -62,21 +60,16 @@ class Scan:
     checks: list[Callable[[], None]] = field(default_factory=list)
     rows: str | None = None
     size: int | None = None
+    typed: tuple[str, ...] = ()
 
 
-def selected_columns(source: "Source") -> str:
-    """Return SQL that selects the columns of a source, in order, as c0, c1, ..."""
-    columns = enumerate(source.columns)
-    return ", ".join(f"{quoted_name(name)} AS c{place}" for place, name in columns)
-
-
-def require_agreement(source: "Source", types: Sequence[tuple[str, ...]]) -> None:
+def require_agreement(types: Sequence[Mapping[str, str]]) -> None:
     """Refuse files of one source if a column differs in type: DuckDB would convert one of them.
 
-    `types` has a tuple for each file: the types of the columns of the source, in order.
+    `types` has the types of the columns to read of each file, by name.
     """
-    for place, name in enumerate(source.columns):
-        found = sorted({of_file[place] for of_file in types})
+    for name in types[0]:
+        found = sorted({of_file[name] for of_file in types})
         if len(found) > 1:
             raise InvalidValue(
                 f"the column {name!r} has different types in several files: {' and '.join(found)}",
@@ -84,15 +77,15 @@ def require_agreement(source: "Source", types: Sequence[tuple[str, ...]]) -> Non
             )
 
 
-def require_utf8(path: str, remedy: str) -> None:
+def require_utf8(file: DataFile, remedy: str) -> None:
     """Refuse a file of text that begins with the mark of another encoding."""
     try:
-        beginning = next(file_chunks(path), b"")
+        beginning = next(file_chunks(file.path), b"")
     except (OSError, EOFError, zlib.error):  # the file is refused when it is read
         return
     for mark, encoding in _MARKS:
         if beginning.startswith(mark):
-            raise InvalidValue(f"{path!r} is in {encoding}, not in UTF-8", remedy)
+            raise InvalidValue(f"{file.shown!r} is in {encoding}, not in UTF-8", remedy)
 
 
 def opener(path: str) -> Callable[..., Any]:
@@ -107,10 +100,10 @@ def file_chunks(path: str) -> Iterator[bytes]:
             yield chunk
 
 
-def text_size(paths: Sequence[str]) -> int:
+def text_size(files: Sequence[DataFile]) -> int:
     """Return the number of bytes of text files, unpacked; an estimate for compressed files."""
     total = 0
-    for path in paths:
-        factor = _UNPACKED if path.endswith(".gz") else 1
-        total += os.path.getsize(path) * factor
+    for file in files:
+        factor = _UNPACKED if file.path.endswith(".gz") else 1
+        total += os.path.getsize(file.path) * factor
     return total

@@ -16,12 +16,13 @@ from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.errors import InvalidValue
 from dpsample.private.sources.dialect import TEXT_OPTIONS, checked_nulls
-from dpsample.private.sources.formats import FORMATS, format_of
-from dpsample.private.sources.inputs import expanded, identity, local_path, require_distinct
+from dpsample.private.sources.inputs import expanded, local_path
 from dpsample.private.sources.iterables import COUNT_NAMES
 from dpsample.private.sources.kinds import Kind, source_kind
+from dpsample.private.sources.listing import STANDARD_INPUT, Listing, is_data_file, listed
 from dpsample.private.sources.names import key_names, public_names
 from dpsample.private.sources.rules import check_together
+from dpsample.private.sources.stores import is_uri, public_uri
 
 
 class SourceOptions(TypedDict, total=False):
@@ -54,9 +55,11 @@ _SQLITE_FILES = ("", "-wal", "-shm", "-journal")
 class Source:
     """Where elements live, and which column or columns are their key.
 
-    data        a path, a glob, a folder, or a list of them (Parquet, CSV, JSON lines, Arrow IPC); a database
-                ``postgresql://...`` or ``sqlite:///...`` with `table` or `query`; a pandas or polars DataFrame; an
-                Arrow table, reader or anything else with the Arrow C stream interface; a DuckDB relation; a mapping
+    data        a path, a glob, a folder, a URI (``s3://``, ``gs://``, ``abfs://``, ``https://``), or a list of them
+                (Parquet, CSV, JSON lines, Arrow IPC); ``"-"`` for standard input; a database ``postgresql://...``,
+                ``sqlite:///...``, ``NAME.duckdb`` or a ``sqlite3.Connection``, with `table` or `query`; a pandas or
+                polars DataFrame; an Arrow table, dataset, reader or anything else with the Arrow C stream interface; a
+                DuckDB relation; a list of dicts; a mapping
                 from key to frequency; or an iterable with a key for each element. What may be something else
                 is refused, such as a pandas Series with an index of its own
     key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
@@ -68,7 +71,7 @@ class Source:
     query       a database's SELECT instead of a table
     format      of files: parquet, csv, tsv, jsonl or arrow; by default the extension says which
     user        the column that names the user of a row, for privacy of users instead of elements
-    key_type    the type of keys that have none, which are Python objects and pandas columns of objects; such as
+    key_type    the type of keys that have none: Python objects, pandas columns of objects, names of folders; such as
                 ``"int64"``, ``"date32"``, ``"decimal128(9, 2)"``, ``"binary"``, or one for each column in a mapping
     key_as      the name of the key column in samples and releases, or several; by default its own
     delimiter   of CSV: the character between fields, such as ``";"``; by default a comma, and of TSV a tab
@@ -83,9 +86,8 @@ class Source:
 
     Text files carry no types either. Keys of CSV, TSV and JSON lines are text, exactly as it stands in the file (for
     JSON: strings as they are, numbers and booleans as JSON writes them), and frequencies are plain integers such as
-    ``12``. In CSV and TSV, a field is NULL if it is empty without quotes, and the empty text if it is ``""``. For
-    anything else, such as hive partitions, hand in a DuckDB relation whose types are not guessed:
-    ``duckdb.read_csv(path, hive_partitioning=True, all_varchar=True)``.
+    ``12``. In CSV and TSV, a field is NULL if it is empty without quotes, and the empty text if it is ``""``. Columns
+    that hive folders are named by, as in ``day=2026-11-01/x.parquet``, are text unless `key_type` says more.
 
     Users are compared by value where the column has a type, and else as text, byte by byte. In JSON lines, 1, 1.0 and
     "1" are one user, and a number with a fraction is refused.
@@ -217,11 +219,14 @@ class Source:
         """Where the elements live, in words that give nothing away: no data, no user, no password."""
         if self.kind == "database":
             return repr(_public(self.data))
-        if self.kind != "files":
+        if self.kind not in ("files", "duckdb"):
             return f"<{type(self.data).__qualname__}>"
         if self._is_list:
             return f"<{len(self.data)} paths>"
-        return repr(os.fspath(self.data))
+        if self.is_standard_input:
+            return "<standard input>"
+        [path] = self.paths
+        return repr(path)
 
     @property
     def paths(self) -> list[str]:
@@ -229,13 +234,19 @@ class Source:
         if self.kind == "database":
             return [_public(self.data)]
         if self.kind == "files":
-            return [os.fspath(entry) for entry in self._entries]
-        return []
+            return [public_uri(path) if is_uri(path) else path for path in self.entries]
+        return [os.fspath(self.data)] if self.kind == "duckdb" else []
 
     @property
-    def _entries(self) -> Sequence[str | os.PathLike[str]]:
-        """The paths, folders and globs of files as they were named."""
-        return self.data if self._is_list else [self.data]
+    def is_standard_input(self) -> bool:
+        """Whether rows come from standard input."""
+        return self.kind == "files" and self.data == STANDARD_INPUT
+
+    @property
+    def entries(self) -> list[str]:
+        """The paths, folders, globs and URIs of files as they were named."""
+        named = self.data if self._is_list else [self.data]
+        return [os.fspath(entry) for entry in named]
 
     @property
     def _is_list(self) -> bool:
@@ -272,59 +283,23 @@ class Source:
             shown.append("query=..." if name == "query" else f"{name}={value!r}")
         return f"Source({', '.join(shown)})"
 
-    def listing(self) -> tuple[str, list[str]]:
-        """List the files of paths, folders and globs: their format, and each one's absolute path, once."""
-        files = self._expanded()
-        require_distinct(map(identity, files))
-        format = self._format(files)
-        if self.text_options and format not in ("csv", "tsv"):
-            name = min(self.text_options)
-            raise InvalidValue(f"`{name}` cannot be used with files of {format}", "leave it out")
-        return format, files
+    def listing(self) -> Listing:
+        """List the files of paths, folders, globs and URIs: their format, and each of them once."""
+        return listed(self)
 
-    def _expanded(self) -> list[str]:
-        """List the files of all entries, with repetitions."""
-        has_format = "format" in self.options
-        files = list[str]()
-        for number, entry in enumerate(self._entries, 1):
-            # an entry of a list may be a key by mistake, so it is not shown
-            shown = f"entry {number} of the list" if self._is_list else repr(os.fspath(entry))
-            files += expanded(entry, shown, lambda file: has_format or format_of(file) is not None)
-        return files
-
-    def _format(self, files: Sequence[str]) -> str:
-        """Return the one format of all files: the stated one, or that of their endings."""
-        stated = self.options.get("format")
-        if stated is not None:
-            return stated
-        formats = set[str]()
-        for file in files:
-            format = format_of(file)
-            if format is None:
-                raise self._unknown_format(files)
-            formats.add(format)
-        if len(formats) > 1:
-            raise InvalidValue(
-                f"the files are of several formats: {' and '.join(sorted(formats))}",
-                "release those of each format separately",
-            )
-        return formats.pop()
-
-    def _unknown_format(self, files: Sequence[str]) -> InvalidValue:
-        """Return the refusal of files of which at least one has no known ending."""
-        endings = list[str]()
-        for format in FORMATS.values():
-            endings += format.endings
-        remedy = "name the format, such as `format='csv'`"
-        if any(file.lower().endswith(".json") for file in files):
-            remedy = "write an array of JSON as an object on each line, as with jq -c '.[]', and state `format='jsonl'`"
-        problem = f"a file at {self.location} has none of the extensions {', '.join(endings)}"
-        return InvalidValue(problem, remedy)
+    def shown_entry(self, entry: str) -> str:
+        """Return how a refusal shows one of the entries: one of a list may be a key by mistake, and is not shown."""
+        if self._is_list:
+            return f"entry {self.entries.index(entry) + 1} of the list"
+        return repr(public_uri(entry) if is_uri(entry) else entry)
 
     def files(self) -> list[str]:
         """List the files on this machine that are read: of paths, of a SQLite database, of a DataFrame of Spark."""
         if self.kind == "files":
-            return self.listing()[1]
+            return [os.path.abspath(path) for path in self._local_paths()]
+        if self.kind == "duckdb":
+            beside = [os.path.abspath(path) for path in (self.paths[0], f"{self.paths[0]}.wal")]
+            return [path for path in beside if os.path.exists(path)]
         if self.kind == "database" and self.data.startswith("sqlite"):
             database = os.path.abspath(self.data.partition(":///")[2])
             beside = [database + ending for ending in _SQLITE_FILES]
@@ -338,6 +313,14 @@ class Source:
         """List what is read on this machine: the files, and the folders that were named."""
         folders = [path for path in self.paths if os.path.isdir(path)]
         return [*self.files(), *folders]
+
+    def _local_paths(self) -> list[str]:
+        """List the files on this machine that paths, folders and globs name."""
+        paths = list[str]()
+        for entry in self.entries:
+            if not is_uri(entry) and entry != STANDARD_INPUT:
+                paths += expanded(entry, self.shown_entry(entry), is_data_file(self))
+        return paths
 
     def require(self, names: Sequence[str], shown: bool = True) -> None:
         """Refuse unless each column to read is there once; with `shown`, a refusal may name the others.

@@ -200,8 +200,7 @@ class Stream:
             )
         # one thread keeps the order of rows; more threads would take memory, and no less time
         with engine or DuckDB(threads=1, in_order=True) as used:
-            _, files = source.listing()
-            for path in files:
+            for path in source.listing().paths:
                 one = Source(path, columns, **options)
                 self._add_file(path, one, used, state, every)
 

@@ -15,6 +15,8 @@ DuckDB's own messages, which may quote the data, go no further.
     pairs       users and their wanted keys, in a file
     sorting     users and keys in their orders
     columns     columns in SQL: key types, users in canonical form, faults
+    places      where rows come from to this machine first: standard input, stores, other connections
+    mounts      files of stores, as DuckDB opens them
     databases   databases that aggregate their own rows
     declared    the types that columns of a database are declared with
     adbc        connections to databases, and what their errors mean

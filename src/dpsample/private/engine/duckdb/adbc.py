@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -18,12 +19,30 @@ _BATCH_ROWS = {"adbc.sqlite.query.batch_rows": "65536"}
 _NO_CONNECTION = ("08", "28")
 
 
-def run(source: Source, sql: str, before: str | None = None) -> Iterator[Any]:
+@dataclass(frozen=True)
+class Place:
+    """Where a database is: its URI, and what a refusal shows instead."""
+
+    uri: str
+    shown: str
+
+    @classmethod
+    def of(cls, source: Source) -> "Place":
+        """Return the place that a source names."""
+        return cls(source.data, source.location)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether a database is of SQLite, and else of PostgreSQL."""
+        return self.uri.startswith("sqlite")
+
+
+def run(place: Place, sql: str, before: str | None = None) -> Iterator[Any]:
     """Yield the schema of a result, then its batches; another statement may be run `before`."""
     problem: DpsampleError
     try:
-        with _connect(source) as connection, connection.cursor() as cursor:
-            if is_sqlite(source):
+        with _connect(place) as connection, connection.cursor() as cursor:
+            if place.is_sqlite:
                 cursor.adbc_statement.set_options(**_BATCH_ROWS)
             if before is not None:
                 cursor.execute(before)
@@ -36,26 +55,21 @@ def run(source: Source, sql: str, before: str | None = None) -> Iterator[Any]:
         raise
     except Exception as error:
         # of ADBC, Arrow or the system: their messages quote statements and values
-        problem = _refusal(error, source)
+        problem = _refusal(error, place)
     raise problem
 
 
-def is_sqlite(source: Source) -> bool:
-    """Whether a database is of SQLite, and else of PostgreSQL."""
-    return str(source.data).startswith("sqlite")
-
-
-def _connect(source: Source) -> Any:
+def _connect(place: Place) -> Any:
     """Return an open connection; SQLite opens the file for reading alone."""
-    name = "sqlite" if is_sqlite(source) else "postgresql"
+    name = "sqlite" if place.is_sqlite else "postgresql"
     driver = None
     with contextlib.suppress(ImportError):
         driver = importlib.import_module(f"adbc_driver_{name}.dbapi")
     if driver is None:
         raise not_installed(f"the ADBC driver of {name} is not installed", *packages_of(name))
-    if not is_sqlite(source):
-        return driver.connect(source.data)
-    path = source.data.partition(":///")[2]
+    if not place.is_sqlite:
+        return driver.connect(place.uri)
+    path = place.uri.partition(":///")[2]
     if not os.path.isfile(path):
         raise InvalidValue(
             f"there is no SQLite file at {path!r}",
@@ -64,16 +78,16 @@ def _connect(source: Source) -> Any:
     return driver.connect(f"file:{quote(os.path.abspath(path))}?mode=ro")
 
 
-def _refusal(error: Exception, source: Source) -> DpsampleError:
+def _refusal(error: Exception, place: Place) -> DpsampleError:
     """Put an error into words.
 
     Of the messages of SQLite and libpq only the beginning is looked at, since the rest may quote rows.
     """
-    where = source.location
+    where = place.shown
     state = getattr(error, "sqlstate", None) or ""
     message = str(error)
     unprepared = ""
-    if is_sqlite(source):
+    if place.is_sqlite:
         if message == "IO: Failed to step query: integer overflow":
             return refusal_of_code("sum")
         unprepared = message.partition("[SQLite] Failed to prepare query: ")[2]

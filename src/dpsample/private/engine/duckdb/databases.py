@@ -28,12 +28,13 @@ class Database:
     `types` are those of the key columns, and then of the user's.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, place: adbc.Place) -> None:
         self._source = source
-        self._is_sqlite = adbc.is_sqlite(source)
+        self._place = place
+        self._is_sqlite = place.is_sqlite
         self._query = _query_of(source)
         self._item = _item_of(source)  # a FROM item
-        [schema, *_] = adbc.run(source, f"SELECT * FROM {self._item} LIMIT 0")
+        [schema, *_] = adbc.run(place, f"SELECT * FROM {self._item} LIMIT 0")
         source.require(schema.names)
         self._family = self._frequency_family(schema)
         self._names = [*source.key_columns]
@@ -49,7 +50,7 @@ class Database:
             condition = self._in_part(source.part, schema)
             self._item = f"(SELECT * FROM {self._item} WHERE {condition}) AS part_rows"
         if self._is_sqlite:
-            require_stored_as_declared(source, self._item, self._names, self.types)
+            require_stored_as_declared(place, source, self._item, self._names, self.types)
 
     def elements(self) -> Iterator[pa.RecordBatch]:
         """Return the key of each row."""
@@ -102,7 +103,7 @@ class Database:
     def _declared(self, schema: pa.Schema) -> list[Declared]:
         """Return the key columns and the user's as they are declared."""
         if self._is_sqlite:
-            return declared_sqlite(self._source, self._query, self._names)
+            return declared_sqlite(self._place, self._source, self._query, self._names)
         columns = list[Declared]()
         for name in self._names:
             role = role_of(name, self._source)
@@ -134,7 +135,7 @@ class Database:
 
     def _batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a statement with the names and types of a schema."""
-        results = adbc.run(self._source, sql)
+        results = adbc.run(self._place, sql)
         next(results)  # the schema that the database gives
         for batch in results:
             yield shaped(batch, schema)

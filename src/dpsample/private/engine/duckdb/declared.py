@@ -87,18 +87,20 @@ def _postgres_type(column: pa.Field) -> str:
 # ---- SQLite
 
 
-def declared_sqlite(source: Source, query: str | None, names: list[str]) -> list[Declared]:
+def declared_sqlite(
+    place: adbc.Place, source: Source, query: str | None, names: list[str]
+) -> list[Declared]:
     """Return the types that columns of SQLite are declared with, by its rules of affinity; or text.
 
     A column of a query has the type of the column or the CAST that it is; one without a declared type is "BLOB".
     """
     if query is not None:
         columns = f"SELECT name, type FROM pragma_table_info('{_VIEW}')"
-        results = adbc.run(source, columns, f"CREATE TEMP VIEW {_VIEW} AS {query}")
+        results = adbc.run(place, columns, f"CREATE TEMP VIEW {_VIEW} AS {query}")
     else:
         *schema, table = str(source.options.get("table")).split(".", 1)
         arguments = ", ".join(quoted_text(name) for name in (table, *schema))
-        results = adbc.run(source, f"SELECT name, type FROM pragma_table_xinfo({arguments})")
+        results = adbc.run(place, f"SELECT name, type FROM pragma_table_xinfo({arguments})")
     next(results)  # the schema of the result
     declared = dict[str, str]()
     for batch in results:
@@ -122,7 +124,7 @@ def _by_affinity(name: str, declared: str, role: str) -> Declared:
 
 
 def require_stored_as_declared(
-    source: Source, item: str, names: list[str], kinds: list[pa.DataType]
+    place: adbc.Place, source: Source, item: str, names: list[str], kinds: list[pa.DataType]
 ) -> None:
     """Refuse columns that store values of other types than the declared ones: SQLite gives every value its own.
 
@@ -135,16 +137,16 @@ def require_stored_as_declared(
         permitted = ", ".join(quoted_text(word) for word in ("null", *stored))
         chosen.append(f"max(typeof({column}) = 'real')")
         chosen.append(f"max(typeof({column}) NOT IN ({permitted}))")
-    [_, batch, *_] = adbc.run(source, f"SELECT {', '.join(chosen)} FROM {item}")
+    [_, batch, *_] = adbc.run(place, f"SELECT {', '.join(chosen)} FROM {item}")
     is_present = [bool(column[0].as_py()) for column in batch.columns]
     has_floats = is_present[0::2]
     has_others = is_present[1::2]
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         role = role_of(name, source)
-        if has_floats[place]:
+        if has_floats[number]:
             raise type_refusal(name, "a value of type real", "floats", role)
-        if has_others[place]:
-            _, words = _STORED[kinds[place]]
+        if has_others[number]:
+            _, words = _STORED[kinds[number]]
             raise InvalidValue(
                 f"the {role} column {name!r} must have only {words}, as it is declared",
                 f"write `query='SELECT CAST({name} AS TEXT) AS {name} ...'` instead, or hex({name}) for bytes",

@@ -47,6 +47,8 @@ _UNSCALED = 10**9
 _GROUP = 48
 # Bytes of memory that a thread should have: with less, DuckDB spills early.
 _THREAD = 64 * 10**6
+# The part of this engine's memory that a connection to a database file of DuckDB may take: it only passes rows on.
+_OF_OTHERS = 4
 # A part is divided at most six times more, since its groups then are not what does not fit.
 _MOST_DIVISIONS = 64
 
@@ -118,6 +120,13 @@ class DuckDB(Statements):
     def scale(self) -> float:
         """How much of what is held at once without a memory limit is held with this one."""
         return 1.0 if self.memory_limit is None else min(self.memory_limit / _UNSCALED, 1.0)
+
+    @property
+    def limits(self) -> dict[str, str]:
+        """The settings of another connection of DuckDB whose rows this engine reads."""
+        if self.memory_limit is None:
+            return {}
+        return {"memory_limit": f"{share_of(self.memory_limit) // _OF_OTHERS}B"}
 
     # ---- what an engine does
 

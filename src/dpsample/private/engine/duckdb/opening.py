@@ -1,6 +1,5 @@
 """Opening sources: each becomes a table of DuckDB, checked once."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from dpsample.errors import InvalidValue
 from dpsample.private.engine.columns import require_plain
+from dpsample.private.engine.duckdb import adbc
 from dpsample.private.engine.duckdb.columns import (
     amount_sql,
     frequency_faults,
@@ -22,13 +22,16 @@ from dpsample.private.engine.duckdb.columns import (
 )
 from dpsample.private.engine.duckdb.databases import Database
 from dpsample.private.engine.duckdb.errors import called
+from dpsample.private.engine.duckdb.places import copied_connection, readable, stored_relation
 from dpsample.private.engine.duckdb.tables import Table, aliased
 from dpsample.private.engine.errors import FREQUENCY_FAULTS
-from dpsample.private.sources.arrow import source_batches, source_table
+from dpsample.private.sources.arrow import relation_batches, source_batches, source_table
+from dpsample.private.sources.folders import files_of_part
 from dpsample.private.sources.formats import FORMATS
 from dpsample.private.sources.python_objects import null_refusal
 from dpsample.private.sources.scans import Form, Objects
 from dpsample.private.sources.source import Source
+from dpsample.sql import quoted_name
 
 if TYPE_CHECKING:
     from dpsample.private.engine.duckdb.engine import DuckDB
@@ -71,9 +74,16 @@ def opened(source: Source, engine: "DuckDB") -> Table:
         problem = "DuckDB cannot read a DataFrame of Spark"
         raise InvalidValue(problem, "use dpsample.spark instead")
     if source.kind == "database":
-        return _opened_database(source, engine)
+        return _opened_database(source, engine, adbc.Place.of(source))
+    if source.kind == "connection":
+        return _opened_database(source, engine, copied_connection(source, engine.file()))
+    if source.kind == "duckdb":
+        schema, batches = called(lambda: relation_batches(source, stored_relation(source, engine)))
+        return _pending(source, engine, schema, _called(batches))
     if source.kind == "files":
         return _opened_files(source, engine)
+    if source.kind == "dataset":
+        return _opened_dataset(source, engine)
     if source.kind == "table":
         return _opened_table(source, engine)
     if source.kind == "stream":
@@ -104,17 +114,26 @@ def _opened_table(source: Source, engine: "DuckDB") -> Table:
 
 def _opened_files(source: Source, engine: "DuckDB") -> Table:
     """Return the table of files."""
-    format, paths = source.listing()
-    for path in paths:
-        if not os.access(path, os.R_OK):
-            raise InvalidValue(f"there is no permission to read {path!r}", "check who may read it")
-    scan = called(lambda: FORMATS[format].scan(source, paths, engine))
-    table = _table(source, engine, _Origin(scan.origin, scan.objects, scan.form))
+    listing = source.listing()
+    files = [readable(file, listing, engine) for file in files_of_part(source, listing.files)]
+    scan = called(lambda: FORMATS[listing.format].scan(source, files, engine))
+    table = _table(source, engine, _Origin(scan.origin, scan.objects, scan.form, scan.typed))
     table = replace(table, unseen=list(scan.checks), text=scan.size)
     number_of_rows = scan.rows
     if number_of_rows is not None and source.part is None:
         table.size = lambda: int(engine.run(number_of_rows)[0][0])
     return table
+
+
+def _opened_dataset(source: Source, engine: "DuckDB") -> Table:
+    """Return the table of a dataset of Arrow, of which only the columns and the part that are read are read."""
+    dataset = source.data
+    source.require(dataset.schema.names)
+    chosen = list[str]()
+    for place, name in enumerate(source.columns):
+        chosen.append(f"{quoted_name(name)} AS c{place}")
+    item = f"(SELECT {', '.join(chosen)} FROM source)"
+    return _table(source, engine, _Origin(item, {"source": lambda: dataset}))
 
 
 def _pending(
@@ -131,11 +150,15 @@ def _pending(
 
 @dataclass(frozen=True)
 class _Origin:
-    """A FROM item with the columns of a source, in order, as c0, c1, ...; `objects` are what it names."""
+    """A FROM item with the columns of a source, in order, as c0, c1, ...; `objects` are what it names.
+
+    Columns of `typed` have types of their own, whatever the form of the others.
+    """
 
     item: str
     objects: Objects
     form: Form = "typed"
+    typed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,8 +193,8 @@ def _table(source: Source, engine: "DuckDB", origin: _Origin) -> Table:
         objects=origin.objects,
         amounts=source.amounts,
     )
-    if origin.form == "json":
-        for column in key_columns:
+    for column in key_columns:
+        if column.form == "json":
             table.faults += column.faults()
     if source.user is not None:
         user = columns[source.user]
@@ -203,7 +226,8 @@ def _columns(source: Source, engine: "DuckDB", origin: _Origin) -> dict[str, _Co
     columns = dict[str, _Column]()
     for place, (_, kind) in enumerate(described):
         name = names[place]
-        columns[name] = _Column(name, place, kind, origin.form)
+        form = "typed" if name in origin.typed else origin.form
+        columns[name] = _Column(name, place, kind, form)
     return columns
 
 
@@ -232,9 +256,9 @@ def _schema(source: Source, engine: "DuckDB", keys: list[str], origin: _Origin) 
 # ---- databases, which aggregate their own rows
 
 
-def _opened_database(source: Source, engine: "DuckDB") -> Table:
+def _opened_database(source: Source, engine: "DuckDB", place: adbc.Place) -> Table:
     """Return the table of what a database is asked for."""
-    database = Database(source)
+    database = Database(source, place)
     keys = [f"c{place}" for place in range(len(source.key))]
     empty = pa.schema(list(zip(keys, database.types, strict=False))).empty_table()
     schema = _schema(source, engine, keys, _Origin("empty", {"empty": lambda: empty}))

@@ -20,8 +20,10 @@ import pyarrow as pa
 from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import called
+from dpsample.private.engine.duckdb.mounts import Mounts
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
 from dpsample.private.sources.scans import Objects
+from dpsample.private.sources.stores import StoredFile
 
 _T = TypeVar("_T")
 
@@ -44,6 +46,7 @@ class Statements:
         finally:
             if self._connection is None:
                 self._temp.remove()
+        self._mounts = Mounts()
         self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._names = (f"spool_{i}" for i in count())
 
@@ -95,6 +98,10 @@ class Statements:
     def file(self) -> Path:
         """Return a path for a temporary file that no other has."""
         return Path(self._temp.path, self.name())
+
+    def mount(self, file: StoredFile) -> str:
+        """Let statements open a file in a store; return its name there."""
+        return self._mounts.add(file, self._require_open())
 
     @contextmanager
     def _cursor(self, objects: Objects | None = None) -> Iterator[duckdb.DuckDBPyConnection]:

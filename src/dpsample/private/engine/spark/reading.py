@@ -2,11 +2,14 @@
 
 import re
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from dpsample.errors import InvalidValue
 from dpsample.private.engine.spark.errors import translated
+from dpsample.private.sources.folders import FolderColumns, folder_values
 from dpsample.private.sources.inputs import identity_of_uri, require_distinct
 from dpsample.private.sources.source import Source
 
@@ -33,9 +36,9 @@ def read_files(source: Source, session: Any) -> Any:
             f"the Spark engine reads only DataFrames of Spark and Parquet files that all workers see, not {source}",
             "use dpsample.release, which reads it on this machine",
         )
-    format, paths = source.listing()
-    _require_parquet(paths, format)
-    return _read(session, [_literal(path) for path in paths])
+    listing = source.listing()
+    _require_parquet(listing.paths, listing.format)
+    return _read(session, [_literal(path) for path in listing.paths])
 
 
 def _literal(path: str) -> str:
@@ -68,7 +71,20 @@ def _read_once(session: Any, paths: list[str]) -> Any:
     ) in paths:  # one path at a time: Spark lists what all paths name together without repetition
         uris += session.read.schema(data.schema).parquet(path).inputFiles()
     require_distinct(map(identity_of_uri, uris))
+    _require_no_column_twice(session, paths, uris, data)
     return data
+
+
+def _require_no_column_twice(session: Any, paths: list[str], uris: list[str], data: Any) -> None:
+    """Refuse a column that is in the files and also in the names of their folders: Spark would take the folders'."""
+    of_folders = set[str]()
+    for uri in uris:
+        of_folders |= folder_values(unquote(urlsplit(uri).path)).keys()
+    if not of_folders & set(data.columns):
+        return
+    # with this option, Spark does not look for columns in the names of folders
+    files = session.read.option("recursiveFileLookup", "true").parquet(*paths)
+    FolderColumns(dict.fromkeys(of_folders & set(data.columns), pa.string())).among(files.columns)
 
 
 def _read(session: Any, paths: list[str]) -> Any:
