@@ -126,8 +126,10 @@ class LineChart(Chart):
     def _y_scale(self, start: float, end: float) -> Scale:
         """Return the scale of the y axis; without a span, an even one starts at 0."""
         low, high = self.y.span or _span(self._heights())
-        if self.y.span is None:
-            low, high = _with_room(low, high) if self.y.log else (min(low, 0.0), high)
+        if self.y.span is None and self.y.log:
+            low, high = _with_room(low, high)
+        elif self.y.span is None:
+            low = min(low, 0.0)
         return Scale(low, high, start, end, self.y.log)
 
     def _heights(self) -> list[float]:
@@ -180,8 +182,9 @@ class LineChart(Chart):
         """Yield a row for each line above the plot: a piece of the line, and its name."""
         for number, line in enumerate(self.lines):
             baseline = (number + 2) * _LINE - 4
-            look = {"stroke_width": 2, "stroke_dasharray": DASHES[number]}
-            piece = tag("path", d=f"M0 {baseline - 4}h{_SWATCH}", **stroke(number), **look)
+            path = f"M0 {baseline - 4}h{_SWATCH}"
+            dash = DASHES[number]
+            piece = tag("path", d=path, **stroke(number), stroke_width=2, stroke_dasharray=dash)
             name = cut(line.name, width - _SWATCH - _GAP)
             yield tag("g", piece, label(name, _SWATCH + _GAP, baseline))
 

@@ -1,7 +1,7 @@
 """The content of a report over several releases, as values: what they show together, and what each shows."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsample.presentation.asked import Changed, Published, Ranked, Together
+from dpsample.presentation.numbers import with_interval
 from dpsample.presentation.report.setting import TOP
 from dpsample.presentation.report.statement import Statement
 from dpsample.presentation.tables import printable
 from dpsample.release.terms import Terms
 
-_NUMBERS = ("estimate", "low", "high")
+_NUMBERS = ["estimate", "low", "high"]
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,14 @@ class SeveralSetting:
 
 @dataclass(frozen=True)
 class Known:
-    """What one release says of a key."""
+    """What one release says of a key: its estimate and interval."""
 
     value: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        return with_interval(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -94,11 +98,15 @@ def _numbers_in(release: Published, keys: pa.Table) -> list[Known | None]:
     """Return what a release says of each of these keys."""
     columns = list(release.terms.keys)
     first = columns[0]
-    wanted = pc.is_in(release.table[first], keys[first].combine_chunks())
-    rows = release.table.filter(wanted).select([*columns, *_NUMBERS]).to_pylist()
+    has_first = pc.is_in(release.table[first], keys[first].combine_chunks())
+    rows = release.table.filter(has_first)
+    numbers = rows.select(_NUMBERS).to_pylist()
     known: dict[tuple[Any, ...], Known] = {}
-    for row in rows:
-        key = tuple(row[column] for column in columns)
+    for key, row in zip(_keys_of(rows, columns), numbers, strict=True):
         known[key] = Known(row["estimate"], row["low"], row["high"])
-    asked = zip(*(keys[column].to_pylist() for column in columns), strict=True)
-    return [known.get(key) for key in asked]
+    return [known.get(key) for key in _keys_of(keys, columns)]
+
+
+def _keys_of(table: pa.Table, columns: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Return the keys of a table, as tuples."""
+    return zip(*(table[column].to_pylist() for column in columns), strict=True)

@@ -6,7 +6,7 @@ from dpsample.exact import text
 from dpsample.presentation.asked import Ranked
 from dpsample.presentation.charts import Axis, Caption, Line, LineChart, Point
 from dpsample.presentation.markup import Markup, join, tag
-from dpsample.presentation.numbers import interval, whole, with_interval
+from dpsample.presentation.numbers import interval, whole
 from dpsample.presentation.pages import Document, figure, table
 from dpsample.presentation.plot import top_chart
 from dpsample.presentation.report.changed import changes_shown
@@ -91,38 +91,42 @@ def _lines_chart(content: SeveralContent, top: Ranked) -> LineChart:
 
 
 def _points(key: str, numbers: list[Known | None], names: tuple[str, ...]) -> Iterator[Point]:
-    for step, number in enumerate(numbers):
-        if number is not None:
-            said = f"{key}, {names[step]}: {with_interval(number.value, number.low, number.high)}"
-            yield Point(step, number.value, number.low, number.high, said)
+    for step, known in enumerate(numbers):
+        if known is not None:
+            said = f"{key}, {names[step]}: {known}"
+            yield Point(step, known.value, known.low, known.high, said)
 
 
 def _highest(content: SeveralContent, key: str) -> str:
     """Return a sentence on the release in which a key, the first of the list, has its largest estimate."""
-    values = []
-    for step, number in enumerate(content.each[0]):
-        if number is not None:
-            values.append((number.value, step))
-    if not values:
+    most: Known | None = None
+    where = ""
+    for name, known in zip(content.names, content.each[0], strict=True):
+        if known is not None and (most is None or known.value > most.value):
+            most = known
+            where = name
+    if most is None:
         return f"{key} leads over all releases."
-    value, step = max(values)
-    return f"{key} was highest in {content.names[step]}, at about {whole(value)}."
+    return f"{key} was highest in {where}, at about {whole(most.value)}."
 
 
 def _table(content: SeveralContent, top: Ranked) -> Markup:
     """Return the estimates of each key: over all releases with its interval, then in each release."""
-    keys = key_texts(top.groups)
-    rows: list[list[object]] = []
-    for key, row, numbers in zip(keys, top.numbers.to_pylist(), content.each, strict=True):
-        over_all = with_interval(row["value"], row["low"], row["high"])
-        cells = [_NOT_REPORTED if one is None else whole(one.value) for one in numbers]
-        rows.append([tag("span", key, class_="key"), over_all, *cells])
     names = ", ".join(map(printable, content.together.keys))
     heads = [names, f"all releases (95 % interval {top.intervals})", *content.names]
     title = f"The {len(top):,} keys with the largest estimates; {_NOT_REPORTED}: not reported"
     are_numbers = [False, *(True for _ in heads[1:])]
-    shown = table(title, heads, rows, are_numbers, first=_FIRST)
+    shown = table(title, heads, _rows(content, top), are_numbers, first=_FIRST)
     return folded("The same as a table", shown, *claims(top.notes))
+
+
+def _rows(content: SeveralContent, top: Ranked) -> Iterator[list[object]]:
+    keys = key_texts(top.groups)
+    for n, row in enumerate(top.numbers.to_pylist()):
+        key = tag("span", keys[n], class_="key")
+        over_all = Known(row["value"], row["low"], row["high"])
+        cells = [_NOT_REPORTED if one is None else whole(one.value) for one in content.each[n]]
+        yield [key, over_all, *cells]
 
 
 def _changed(content: SeveralContent) -> Markup | None:
