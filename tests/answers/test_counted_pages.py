@@ -98,7 +98,7 @@ def test_the_page_of_counted_users(clipped: Release) -> None:
         "in exact arithmetic, on the integers of the noise",
         "detection threshold (number of users who gave this key)",
         "one of the top 10 of the reported keys",
-        "Number of reported keys of so many users or more",
+        "Number of reported keys of this number of users or more",
         "keys that were not reported are not in this number",
         "A key of many users may have been given by few of them",
         "about all users who have a key",

@@ -138,11 +138,13 @@ REPORT = [
     "PageOptions",
     "PageSetting",
     "Report",
+    "SeveralSetting",
     "Statement",
     "check_report",
     "content_of",
     "display",
     "make_report",
+    "make_report_of_several",
     "page_setting",
 ]
 ESTIMATORS = [

@@ -20,6 +20,14 @@ from dpsample.answers.several_keys_only import SeveralKeysOnly
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.estimators.estimate import Estimate
+from dpsample.files import PathLike
+from dpsample.presentation.report import (
+    Report,
+    SeveralSetting,
+    Statement,
+    check_report,
+    make_report_of_several,
+)
 from dpsample.presentation.tables import table_lines
 from dpsample.scheme.sampling import Ints
 
@@ -116,6 +124,39 @@ class Combined(Answers):
             table = table.append_column("high", pa.array(estimates.high))
         reports = self.evidence.reports(keys)
         return table.append_column("releases", pa.array(reports))
+
+    def report(
+        self,
+        path: PathLike | None = None,
+        *,
+        force: bool = False,
+        statement: Statement | None = None,
+        files: Sequence[str] = (),
+        top: int = 100,
+    ) -> Report:
+        """Return a page that shows the releases together, each, and what changed; with a `path`, also write it.
+
+        force      replace a file of this name
+        statement  what the publisher states: a title, a description, a contact and a date
+        files      the names of the releases' files, for the commands that the page shows
+        top        the number of keys in the top list
+
+        >>> from dpsample.answers.example import release
+        >>> later = Release(release.table.slice(0, 4), release.terms)
+        >>> combine(release, later).report()
+        Report: a page of ... MB; write(path) puts it into a file
+        """
+        from dpsample.answers.changes import changes  # which imports this module
+
+        if path is not None:
+            check_report(path, force)
+        first = self.releases[0]
+        changed = None if first.keys_only else changes(first, self.releases[-1])
+        setting = SeveralSetting(statement or Statement(), tuple(files), top)
+        report = make_report_of_several(self, setting, changed)
+        if path is not None:
+            report.write(path, force=force)
+        return report
 
     def unreported(self, level: float = 0.95) -> Estimate:
         """Bound the frequency over all releases of a key that none of them reports."""

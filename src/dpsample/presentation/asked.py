@@ -1,7 +1,8 @@
 """What pages ask of a release, and the shape of its answers: protocols, so that nothing here imports the answers.
 
 Published   a release
-Ranked      its answers about several keys, groups or shares
+Together    several releases, as of the days of a week
+Ranked      answers about several keys, groups or shares
 Changed     the keys that changed since an earlier release
 """
 
@@ -94,3 +95,32 @@ class Published(Protocol):
 
     def other(self) -> Estimate:
         """Estimate the part of the total that is in keys that were not reported."""
+
+
+class Together(Protocol):
+    """Several releases, as of the days of a week, that answer together."""
+
+    @property
+    def releases(self) -> Sequence[Published]:
+        """The releases, in order."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+
+    @property
+    def cost(self) -> list[str]:
+        """What the releases cost together, in words."""
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Remarks that hold for every answer."""
+
+    @property
+    def table(self) -> pa.Table:
+        """The keys that any release reports: the key columns, their numbers, and how many releases report each."""
+
+    def __len__(self) -> int: ...
+
+    def top(self, k: int) -> Ranked:
+        """Return the keys with the largest estimates over all releases."""

@@ -28,6 +28,7 @@ _TEXT = 15  # from the top of a row to the baseline of its text
 _BAR = 11  # the height of a bar
 _CAP = 5  # half the height of the caps of an interval
 _GAP = 8
+_LOG_ROOM = 1.3  # a factor before the least and after the largest number of a logarithmic scale
 _MOST_LABEL = 240  # pixels of a key beside its bar, at most: longer ones are cut
 
 
@@ -108,7 +109,9 @@ class Change:
 
 @dataclass(frozen=True)
 class RowChart(Chart):
-    """A row for each key, from top to bottom. The scale is even from 0, or logarithmic from `log_from` on.
+    """A row for each key, from top to bottom.
+
+    The scale is even from 0 on. With `log_from`, it is logarithmic, and shows this number and all of the rows.
 
     >>> bars = [Bar("cat", "5", 5, 4, 6), Bar("dog", "2", 2, 1, 3)]
     >>> str(RowChart(Caption("pets", "Cats lead.", "Two bars."), bars).svg()).count('class="fill-1"')
@@ -156,9 +159,10 @@ class RowChart(Chart):
         largest = max(values, default=1.0)
         if self.log_from is None:
             return Scale(0.0, max(largest, 1e-9), start, end)
-        least = max(min([self.log_from, *values]), 1.0)
-        # intervals may end beyond the largest estimate
-        return Scale(least, max(1.3 * largest, 2 * least), start, end, log=True)
+        # intervals may end beyond the estimates
+        least = max(min([self.log_from, *values]) / _LOG_ROOM, 1.0)
+        most = max(largest * _LOG_ROOM, 2 * least)
+        return Scale(least, most, start, end, log=True)
 
 
 def _widest(texts: Sequence[str]) -> float:

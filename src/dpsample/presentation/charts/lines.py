@@ -26,6 +26,7 @@ _GAP = 6  # between a label and its tick
 _SWATCH = 28  # width of the piece of a line that the legend shows: the longest dash fits
 _MOST_NAME = 190  # pixels of a name beside its line; longer ones are cut
 _RIGHT = 14  # room at the right for half of the last number of the x axis
+_LOG_ROOM = 0.04  # of a logarithmic axis, before its first and after its last number
 _STEP_ROOM = 0.3  # of a step, before the first and after the last named step
 # The ends of intervals that reach 0 are drawn here on a logarithmic axis, as a share of the least value that is drawn.
 _LOG_ZERO = 0.5
@@ -106,7 +107,8 @@ class LineChart(Chart):
             drawn += self._line(number, line, x, y)
         if names_beside:
             drawn += self._names(x, y)
-        return Picture(drawn, width, bottom + 2 * _LINE + 2 * _GAP)
+        lines_below = 2 if self.x.label else 1
+        return Picture(drawn, width, bottom + lines_below * _LINE + 2 * _GAP)
 
     def _points(self) -> Iterator[Point]:
         for line in self.lines:
@@ -117,12 +119,16 @@ class LineChart(Chart):
             return Scale(-_STEP_ROOM, len(self.x.names) - 1 + _STEP_ROOM, start, end)
         values = [point.x for point in self._points()]
         low, high = self.x.span or _span(values)
+        if self.dots and self.x.span is None and self.x.log:
+            low, high = _with_room(low, high)
         return Scale(low, high, start, end, self.x.log)
 
     def _y_scale(self, start: float, end: float) -> Scale:
         """Return the scale of the y axis; without a span, an even one starts at 0."""
         low, high = self.y.span or _span(self._heights())
-        if self.y.span is None and not self.y.log:
+        if self.y.span is None and self.y.log:
+            low, high = _with_room(low, high)
+        elif self.y.span is None:
             low = min(low, 0.0)
         return Scale(low, high, start, end, self.y.log)
 
@@ -148,7 +154,8 @@ class LineChart(Chart):
                 free_from = place + half + _GAP
                 yield tag("path", d=f"M{place} {bottom}v5", stroke="currentColor")
                 yield label(words, place, bottom + _LINE + 2, "middle")
-        yield label(self.x.label, x.end, bottom + 2 * _LINE + _GAP, "end")
+        if self.x.label:
+            yield label(self.x.label, x.end, bottom + 2 * _LINE + _GAP, "end")
 
     def _x_ticks(self, x: Scale) -> list[tuple[float, str]]:
         """Return the places of the ticks, and their texts."""
@@ -175,8 +182,9 @@ class LineChart(Chart):
         """Yield a row for each line above the plot: a piece of the line, and its name."""
         for number, line in enumerate(self.lines):
             baseline = (number + 2) * _LINE - 4
-            look = {"stroke_width": 2, "stroke_dasharray": DASHES[number]}
-            piece = tag("path", d=f"M0 {baseline - 4}h{_SWATCH}", **stroke(number), **look)
+            path = f"M0 {baseline - 4}h{_SWATCH}"
+            dash = DASHES[number]
+            piece = tag("path", d=path, **stroke(number), stroke_width=2, stroke_dasharray=dash)
             name = cut(line.name, width - _SWATCH - _GAP)
             yield tag("g", piece, label(name, _SWATCH + _GAP, baseline))
 
@@ -193,7 +201,7 @@ class LineChart(Chart):
                 last = line.points[-1]
                 ends.append((y(last.y), x(last.x), number))
         ends.sort()
-        heights = _apart([height for height, _, _ in ends], y.start)
+        heights = _apart([height for height, _, _ in ends], y.start - _GAP)
         for (_, end, number), height in zip(ends, heights, strict=True):
             name = cut(self.lines[number].name, _MOST_NAME)
             yield tag("text", name, x=end + 2 * _GAP, y=height + 4, **fill(number))
@@ -204,6 +212,12 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return 1.0, 10.0
     return min(values), max(values)
+
+
+def _with_room(low: float, high: float) -> tuple[float, float]:
+    """Widen the ends of a logarithmic axis, so that no dot is on its frame."""
+    room = max(high / low, 2.0) ** _LOG_ROOM
+    return low / room, high * room
 
 
 def _room_for(y: Scale) -> float:

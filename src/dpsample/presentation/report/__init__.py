@@ -13,6 +13,8 @@
     search       the search of all keys
     frequencies  how frequent keys are
     elements     what several sections have
+    several      the content of a page over several releases, as of a week
+    several_page  the same as HTML
     report.js    the search box and the folded lists, in the browser
     notebook     a small view of a release, for notebooks
 
@@ -25,11 +27,13 @@ from dataclasses import dataclass
 
 from dpsample.errors import InvalidValue
 from dpsample.files import PathLike, check_file, write_file
-from dpsample.presentation.asked import Changed, Published
+from dpsample.presentation.asked import Changed, Published, Together
 from dpsample.presentation.report.content import Content, content_of
 from dpsample.presentation.report.notebook import display
 from dpsample.presentation.report.page import page
 from dpsample.presentation.report.setting import PageOptions, PageSetting, page_setting
+from dpsample.presentation.report.several import SeveralSetting, several_content
+from dpsample.presentation.report.several_page import several_page
 from dpsample.presentation.report.statement import Statement
 
 __all__ = [
@@ -37,11 +41,13 @@ __all__ = [
     "PageOptions",
     "PageSetting",
     "Report",
+    "SeveralSetting",
     "Statement",
     "check_report",
     "content_of",
     "display",
     "make_report",
+    "make_report_of_several",
     "page_setting",
 ]
 
@@ -86,3 +92,13 @@ def make_report(
 ) -> Report:
     """Make the page of a release; `changes` are those since an earlier release."""
     return Report(page(content_of(release, setting, changes)))
+
+
+def make_report_of_several(
+    together: Together,
+    setting: SeveralSetting | None = None,
+    changes: Changed | None = None,
+) -> Report:
+    """Make the page of several releases; `changes` are those from the first release to the last."""
+    content = several_content(together, setting or SeveralSetting(), changes)
+    return Report(several_page(content))

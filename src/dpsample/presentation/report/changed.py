@@ -1,5 +1,6 @@
 """The section of a report that shows what changed since an earlier release: a chart and a table."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ _COLUMNS = ["before", "after", "change", "low", "high", "p", "q", "direction"]
 _DRAWN = 12  # keys of the chart: they fit on a screen
 _ROWS = 40  # keys of the table: further ones changed less
 _FIRST = 15  # of these, while the table is folded
-_LOWEST = 8.0  # frequency at the left end of the chart, if no number is lower
+# A key that was not reported is drawn at the left end of the chart, which is then at this frequency or lower. Its own
+# frequency is unknown.
+_LOWEST = 8.0
 _HEADS = ["before", "after", "change", "direction"]
 
 
@@ -40,7 +43,8 @@ def changes_shown(changes: Changed, keys: Sequence[str], estimated: str) -> Mark
     if not len(changes):
         return tag("p", f"None of {changes.tested:,} reported keys is known to have changed.")
     rows = _rows_of(changes, keys)
-    chart = RowChart(_caption(changes, rows, estimated), _marks(rows), log_from=_LOWEST)
+    marks = _marks(rows)
+    chart = RowChart(_caption(changes, rows, estimated), marks, log_from=_log_from(marks))
     shown = min(len(changes), _ROWS)
     some = f", of {len(changes):,} that changed" if len(changes) > shown else ""
     title = f"The {shown:,} keys with the largest certain changes{some}"
@@ -85,6 +89,13 @@ def _marks(rows: Sequence[dict[str, Any]]) -> list[Change]:
         low, high = _ends(row)
         marks.append(Change(row["key"], _said(row), row["before"], row["after"], low, high))
     return marks
+
+
+def _log_from(marks: Sequence[Change]) -> float:
+    """Return a number that the logarithmic scale has to show."""
+    if any(mark.before is None or mark.after is None for mark in marks):
+        return _LOWEST
+    return math.inf
 
 
 def _ends(row: dict[str, Any]) -> tuple[float, float]:

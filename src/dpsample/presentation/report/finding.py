@@ -16,6 +16,7 @@ from dpsample.presentation.report.elements import (
     key_cells,
 )
 from dpsample.presentation.tables import key_texts, printable, readable
+from dpsample.release.terms import Terms
 
 # Bars that are drawn: they fit on a screen with the sentence above them.
 _BARS = 12
@@ -54,14 +55,22 @@ def finding(content: Content) -> list[object]:
     [first] = top.numbers.slice(0, 1).to_pylist()
     number = whole(first["value"])
     ends = interval(first["low"], first["high"])
-    return [tag("strong", key, class_="key"), f" {_said(content, number)} ({ends}). {shown}"]
+    return [
+        tag("strong", key, class_="key"),
+        f" {said_of(content.terms, number)} ({ends}). {shown}",
+    ]
 
 
-def _said(content: Content, number: str) -> str:
-    """Say how frequent a key is."""
-    if content.terms.unit == "element":
+def said_of(terms: Terms, number: str) -> str:
+    """Say how frequent a key is.
+
+    >>> from dpsample.answers.example import release
+    >>> said_of(release.terms, "5,005")
+    'occurs about 5,005 times'
+    """
+    if terms.unit == "element":
         return f"occurs about {number} times"
-    if content.counted:
+    if terms.counts is not None:
         return f"is shared by about {number} users"
     return f"was kept by about {number} users"
 

@@ -32,7 +32,7 @@ def _numbers_of_keys(content: Content) -> Markup:
         rows.append([f"{frequency:,}", *cells])
     title = "Number of keys in the data of this frequency or more, reported or not"
     if content.counted:
-        title = "Number of reported keys of so many users or more"
+        title = "Number of reported keys of this number of users or more"
     heads = [column_name(content), *estimate_heads(estimates, "keys")]
     counted = table(title, heads, rows, [True, True, True, False])
 
@@ -71,7 +71,8 @@ def _caption(content: Content) -> Caption:
         f"Line chart: about {number} {keys} have {content.terms.kind.estimated} {first:,} or more. "
         f"The number falls up to {last:,}. The table below has all points."
     )
-    subtitle = f"Number of {keys} from each {column_name(content)} on, with 95 % intervals"
+    each = "this number of users" if content.counted else "this frequency"
+    subtitle = f"Number of {keys} of {each} or more, with 95 % intervals"
     return Caption("frequencies", title, described, subtitle)
 
 

@@ -124,7 +124,8 @@ def _caption(content: Content, name: str) -> Caption:
     title = "No key is more likely to be shown than to be hidden."
     reached = "It does not reach one half."
     if half is not None:
-        title = f"From {frequency} {half:,} on, a key is more likely to be shown than to be hidden."
+        least = f"{half:,} users" if content.terms.unit == "user" else f"frequency {half:,}"
+        title = f"From {least} on, a key is more likely to be shown than to be hidden."
         reached = f"In this release it reaches one half at {frequency} {half:,}."
     described = f"Line chart of the reporting probability by {frequency}. {reached}"
     return Caption(name, title, described, f"Reporting probability by {frequency}")
