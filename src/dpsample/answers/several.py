@@ -16,6 +16,7 @@ from dpsample.answers.combinable import check_combination, have_exact_laws, stat
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
 from dpsample.answers.several_evidence import SeveralEvidence
+from dpsample.answers.several_held import SeveralHeld, steps_of
 from dpsample.answers.several_keys_only import SeveralKeysOnly
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
@@ -55,6 +56,9 @@ def evidence_of_several(releases: Sequence[Release]) -> SeveralEvidence:
         return SeveralKeysOnly(releases)
     if have_exact_laws(releases):
         return SeveralTokens(releases)
+    steps = steps_of(releases)
+    if steps is not None:
+        return SeveralHeld(releases, steps)
     return SeveralMeasured(releases)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dpsample.answers import several_order as order
 from dpsample.answers import several_sums as sums
 from dpsample.answers.evidence import Groups, KeyEstimates, Quantiles
@@ -10,7 +12,7 @@ from dpsample.answers.question import Question
 from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.several_evidence import SeveralEvidence
-from dpsample.answers.several_keys import cells_of, keys_of
+from dpsample.answers.several_keys import keys_of, reported_frequencies
 from dpsample.answers.several_totals import KeyTotals
 from dpsample.answers.token_sums import TokenEvidence
 from dpsample.scheme.sampling import Floats, Ints
@@ -22,16 +24,29 @@ class SeveralTokens(SeveralEvidence):
     parts   the evidence of each release, and `schemes` those of their tokens
     cells   the token of each key in each release, in units of 1/grid; 0 is not reported: [key, release]
     totals  the frequency of each key over all releases
+    step    the elements that a frequency of 1 stands for: more than 1 for streams (`held.StepView`)
     """
 
-    def __init__(self, releases: Sequence[Release]) -> None:
+    def __init__(
+        self,
+        releases: Sequence[Release],
+        parts: Sequence[TokenEvidence] | None = None,
+        step: int = 1,
+    ) -> None:
+        """Take the evidence of each release, or other evidence of it in steps of this number of elements."""
         self.releases = tuple(releases)
-        self.parts = [_of_release(release) for release in releases]
+        self.parts = parts or [_of_release(release) for release in releases]
         self.schemes = [part.view.scheme for part in self.parts]
+        self.step = step
         keys, self.places = keys_of(self.releases)
         self.rows = Rows(keys)
-        self.cells: Ints = cells_of(self.releases, self.places)
-        self.totals = KeyTotals(self.releases, self.places, self.cells)
+        self.cells = np.zeros_like(self.places)
+        for n, part in enumerate(self.parts):
+            place = self.places[:, n]
+            here = place >= 0
+            self.cells[here, n] = part.view.cells[place[here]]
+        reported = reported_frequencies(self.releases, self.places)
+        self.totals = KeyTotals(self.schemes, reported / step, self.cells)
 
     def estimates_of(self, keys: Ints, level: float) -> KeyEstimates:
         low, high = self.totals.intervals(keys, level)
