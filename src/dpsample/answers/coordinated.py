@@ -7,11 +7,12 @@ that a key whose frequency hardly changed adds hardly anything, to the value or 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
 from dpsample.answers.question import Attributes, Question, Weight, Where, check_options
+from dpsample.answers.release import Release
 from dpsample.answers.selection import Selection
 from dpsample.answers.tokens import TokenView, key_batch
 from dpsample.errors import InvalidValue
@@ -30,9 +31,6 @@ from dpsample.scheme.sampling import Floats, Ints, KeepAll
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import support_length
 
-if TYPE_CHECKING:
-    from dpsample.answers.release import Release
-
 _EMPTY = "a release reports no selected key: what it does not report is not in the interval"
 # Layers are summed up to this many token supports above the likeliest frequencies: no token law reaches further.
 _SUPPORTS_BEYOND = 8
@@ -47,7 +45,7 @@ class DifferenceOptions(TypedDict, total=False):
     at_least: int | None
 
 
-def are_coordinated(*releases: "Release") -> bool:
+def are_coordinated(*releases: Release) -> bool:
     """Whether one public hash chose the keys of releases with tokens, which have as many key columns."""
     seeds = {release.sampling.seed for release in releases}
     widths = {len(release.keys) for release in releases}
@@ -56,8 +54,8 @@ def are_coordinated(*releases: "Release") -> bool:
 
 
 def difference(
-    before: "Release",
-    after: "Release",
+    before: Release,
+    after: Release,
     where: Where = None,
     weight: Weight = None,
     of: Measure | str = "frequency",
@@ -115,8 +113,8 @@ def difference(
 
 
 def in_both(
-    before: "Release",
-    after: "Release",
+    before: Release,
+    after: Release,
     where: Where = None,
     weight: Weight = None,
     **options: Unpack[DifferenceOptions],
@@ -176,7 +174,7 @@ class _Sample:
     hashes: Words
 
     @staticmethod
-    def of(release: "Release", question: Question) -> "_Sample":
+    def of(release: Release, question: Question) -> "_Sample":
         view = TokenView.of(release.table, release.terms)
         _, [(places, weights)] = Selection.of(view.rows, question).weighted_rows()
         seed = view.scheme.sampling.seed
@@ -268,7 +266,7 @@ class _TwoSamples:
     rows_after: Ints
 
     @staticmethod
-    def of(before: "Release", after: "Release", question: Question) -> "_TwoSamples":
+    def of(before: Release, after: Release, question: Question) -> "_TwoSamples":
         if before.keys_only or after.keys_only:
             raise InvalidValue(
                 "two releases of keys only cannot be compared", "release with tokens"

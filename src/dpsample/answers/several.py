@@ -18,6 +18,7 @@ from dpsample.answers.release import Release
 from dpsample.answers.several_evidence import SeveralEvidence
 from dpsample.answers.several_held import SeveralHeld, steps_of
 from dpsample.answers.several_keys_only import SeveralKeysOnly
+from dpsample.answers.several_known import SeveralKnown, keys_of_one_list
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.estimators.estimate import Estimate
@@ -59,6 +60,9 @@ def evidence_of_several(releases: Sequence[Release]) -> SeveralEvidence:
     steps = steps_of(releases)
     if steps is not None:
         return SeveralHeld(releases, steps)
+    is_listed = keys_of_one_list(releases)
+    if is_listed is not None:
+        return SeveralKnown(releases, is_listed)
     return SeveralMeasured(releases)
 
 

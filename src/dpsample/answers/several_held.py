@@ -40,7 +40,7 @@ class SeveralHeld(SeveralEvidence, StepEvidence):
         self.releases = tuple(releases)
         self._step = views[0].step
         parts = [evidence_in_steps(view) for view in views]
-        self._steps = SeveralTokens(releases, parts, self._step)
+        self._steps = SeveralTokens(releases, parts, step=self._step)
         self._keys = SeveralMeasured(releases)
         self._elements = self._keys
         self.rows = self._keys.rows

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 from dpsample.answers import several_order as order
 from dpsample.answers import several_sums as sums
@@ -12,7 +12,7 @@ from dpsample.answers.question import Question
 from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.several_evidence import SeveralEvidence
-from dpsample.answers.several_keys import keys_of, reported_frequencies
+from dpsample.answers.several_keys import cells_of, keys_of, reported_frequencies
 from dpsample.answers.several_totals import KeyTotals
 from dpsample.answers.token_sums import TokenEvidence
 from dpsample.scheme.sampling import Floats, Ints
@@ -31,20 +31,22 @@ class SeveralTokens(SeveralEvidence):
         self,
         releases: Sequence[Release],
         parts: Sequence[TokenEvidence] | None = None,
+        located: tuple[pa.Table, Ints] | None = None,
         step: int = 1,
     ) -> None:
-        """Take the evidence of each release, or other evidence of it in steps of this number of elements."""
+        """Take all keys of the releases by their tokens, or other evidence of each release.
+
+        Such evidence is of some keys, which were `located`: the keys, and their rows in each release. Or it is in steps
+        of this number of elements.
+        """
         self.releases = tuple(releases)
         self.parts = parts or [_of_release(release) for release in releases]
         self.schemes = [part.view.scheme for part in self.parts]
         self.step = step
-        keys, self.places = keys_of(self.releases)
+        keys, self.places = located or keys_of(self.releases)
         self.rows = Rows(keys)
-        self.cells = np.zeros_like(self.places)
-        for n, part in enumerate(self.parts):
-            place = self.places[:, n]
-            here = place >= 0
-            self.cells[here, n] = part.view.cells[place[here]]
+        in_elements = cells_of(self.releases, self.places)
+        self.cells: Ints = -(-in_elements // step)
         reported = reported_frequencies(self.releases, self.places)
         self.totals = KeyTotals(self.schemes, reported / step, self.cells)
 
