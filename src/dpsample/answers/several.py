@@ -51,6 +51,11 @@ def combine(*releases: Release) -> "Release | Combined":
     return releases[0] if len(releases) == 1 else Combined(releases)
 
 
+def releases_of(asked: "Release | Combined") -> tuple[Release, ...]:
+    """Return the releases of a combined object, or the one release."""
+    return asked.releases if isinstance(asked, Combined) else (asked,)
+
+
 def evidence_of_several(releases: Sequence[Release]) -> SeveralEvidence:
     """Return what several releases say together: by the exact laws of tokens if all have them, or as measured."""
     if releases[0].keys_only:
