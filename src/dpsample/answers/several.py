@@ -12,9 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.answers import Answers
-from dpsample.answers.combinable import check_combination, have_exact_laws, stated_cost
+from dpsample.answers.combinable import (
+    are_plain_samples,
+    check_combination,
+    have_exact_laws,
+    stated_cost,
+)
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
+from dpsample.answers.several_coordinated import SeveralCoordinated
 from dpsample.answers.several_evidence import SeveralEvidence
 from dpsample.answers.several_held import SeveralHeld, steps_of
 from dpsample.answers.several_keys_only import SeveralKeysOnly
@@ -65,6 +71,8 @@ def evidence_of_several(releases: Sequence[Release]) -> SeveralEvidence:
     steps = steps_of(releases)
     if steps is not None:
         return SeveralHeld(releases, steps)
+    if are_plain_samples(releases):
+        return SeveralCoordinated(releases)
     is_listed = keys_of_one_list(releases)
     if is_listed is not None:
         return SeveralKnown(releases, is_listed)

@@ -203,12 +203,13 @@ class SeveralMeasured(SeveralEvidence, MeasuredEvidence):
 
     def sums(self, question: Question) -> Groups:
         found = super().sums(question)
-        if self._lists_all:
+        estimates = found.estimates
+        if self._names_reported_keys(question):
+            estimates = [_of_named_key(one) for one in estimates]
+        elif self._lists_all:
             # the line on all keys says so
-            return found._replace(estimates=[_without(ALL_IN, one) for one in found.estimates])
-        if not self._names_reported_keys(question):
-            return found
-        return found._replace(estimates=[_of_named_key(one) for one in found.estimates])
+            estimates = [_without(ALL_IN, one) for one in estimates]
+        return found._replace(estimates=estimates)
 
     def means(self, question: Question) -> Groups:
         found = super().means(question)

@@ -89,11 +89,24 @@ def _frequencies(
         answers = [without_extrapolation(one, may_need_total) for one in answers]
     if question.is_plain_sum:
         answers = [_with_totals(several, question, one, least) for one in answers]
-    note = (
+    return _groups(several, groups, answers, _what_each_counts(several, least))
+
+
+def _what_each_counts(several: "SeveralTokens", least: int) -> str:
+    return (
         f"over {several.stated}: each counts the keys that it reports, and in all keys those that have frequency "
         f"{least * several.step:,} or more in it"
     )
-    return _groups(several, groups, answers, note)
+
+
+def in_all_keys(several: "SeveralTokens", question: Question) -> Groups:
+    """Estimate a sum of frequencies in all keys of a least frequency, without what reported keys have together."""
+    least = _least_summed(several, question)
+    _check_calibrated(several, question)
+    groups, members = Selection.of(several.rows, question).weighted_rows()
+    answers = _sums(several, members, question.measure, least, question.level)
+    answers = [without_extrapolation(one, may_need_total=False) for one in answers]
+    return _groups(several, groups, answers, _what_each_counts(several, least))
 
 
 def _with_totals(
@@ -207,14 +220,20 @@ def _sums(
     answers = []
     for (keys, weights), *parts in zip(members, *by_release, strict=True):
         sums = [part.above for part in parts if part.above is not None]
-        # of all releases together, the most is that of one
-        most_missed = max(part.most_missed for part in parts)
+        # all releases together miss no more than one does, unless their samples miss the same keys
+        missed = [part.most_missed for part in parts]
+        most_missed = sum(missed) if several.share_a_seed else max(missed)
         if not sums:
             answers.append(nothing_reported(several, level, least, most_missed, Below()))
             continue
         unweighted = bool((weights == 1).all())
         stated = (least, several.detection_threshold, len(keys), unweighted)
-        summed = answer(added(sums), measure, level, *stated)
+        together = added(sums)
+        if several.share_a_seed:
+            # errors that may be the same add up themselves, not by their squares
+            error = sum(one.standard_error for one in sums)
+            together = replace(together, standard_error=error)
+        summed = answer(together, measure, level, *stated)
         below = None
         if least > 1:
             rarer = sum(part.rarer for part in parts)

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dpsample.answers import several_order as order
 from dpsample.answers import several_sums as sums
+from dpsample.answers.combinable import share_a_seed
 from dpsample.answers.evidence import Groups, KeyEstimates, Quantiles
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
@@ -25,6 +26,7 @@ class SeveralTokens(SeveralEvidence):
     cells   the token of each key in each release, in units of 1/grid; 0 is not reported: [key, release]
     totals  the frequency of each key over all releases
     step    the elements that a frequency of 1 stands for: more than 1 for streams (`held.StepView`)
+    share_a_seed    whether one public seed chose some of the samples, so that their errors are not independent
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class SeveralTokens(SeveralEvidence):
         self.parts = parts or [_of_release(release) for release in releases]
         self.schemes = [part.view.scheme for part in self.parts]
         self.step = step
+        self.share_a_seed = share_a_seed(releases)
         keys, self.places = located or keys_of(self.releases)
         self.rows = Rows(keys)
         in_elements = cells_of(self.releases, self.places)
