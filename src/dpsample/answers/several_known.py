@@ -32,7 +32,7 @@ class SeveralKnown(SeveralMeasured):
         super().__init__(releases)
         listed = np.flatnonzero(is_listed)
         others = np.flatnonzero(~is_listed)
-        self._listed_keys = _ListedKeys(releases, self._located(listed))
+        self._listed_keys = _ListAlone(releases, self._located(listed))
         parts = []
         for release in releases:
             parts.append(KnownEvidence.of(release.table, release.terms).others)
@@ -51,7 +51,7 @@ class SeveralKnown(SeveralMeasured):
         return _merged(others, self._listed_keys.sums(question))
 
 
-class _ListedKeys(SeveralMeasured):
+class _ListAlone(SeveralMeasured):
     """The listed keys of several releases."""
 
     def __init__(self, releases: Sequence[Release], located: tuple[pa.Table, Ints]) -> None:
