@@ -19,7 +19,7 @@ from dpsample.accounting.parts import Part
 from dpsample.answers.changes import changes
 from dpsample.answers.estimates import Estimates
 from dpsample.answers.several import Combined
-from dpsample.answers.several_keys import cells_of, keys_of
+from dpsample.answers.several_keys import cells_of, keys_of, reported_frequencies
 from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.answers.several_totals import KeyTotals
 from dpsample.answers.several_unreported import largest_unreported
@@ -147,7 +147,7 @@ def test_of_one_release_the_intervals_are_its_own(privacy: Privacy, sampling: Sa
         pa.table({"key": cells, "token": cells / grid}), stated_terms(privacy, sampling, ("key",), grid=grid)
     )
     _, rows = keys_of([release])
-    totals = KeyTotals([release], rows, cells_of([release], rows))
+    totals = KeyTotals([release], reported_frequencies([release], rows), cells_of([release], rows))
     for level in (0.5, 0.95):
         value, low, high = likely_frequencies(cells, sampling, privacy, grid, level)
         ours = totals.intervals(np.arange(len(cells)), level)

@@ -41,6 +41,9 @@ combinable           which releases may be combined, and what they cost together
 several_evidence     what the evidence of several releases has in common, whatever their kinds
 several_keys         the keys of all releases, and where each is in each of them
 several_measured     counted users, known keys, streams and mixed kinds: values and variances add up
+several_held         streams: sums, numbers of keys and means, in steps
+several_known        releases with one list of known keys, and other keys
+several_coordinated  samples of one public seed, whose errors are not independent
 several_keys_only    releases of keys only: which keys there are, and how many releases report each
 several_tokens       releases with tokens, whose laws are convolved
 several_totals       the frequency of a key over all of them, with its interval

@@ -21,7 +21,7 @@ from dpsample.answers.hypotheses import Hypothesis, Sizes, Tested
 from dpsample.answers.question import Attributes, Question, Where, check_options
 from dpsample.answers.release import Release
 from dpsample.answers.selection import Rows, Selection
-from dpsample.answers.several import Combined
+from dpsample.answers.several import Combined, releases_of
 from dpsample.answers.several_evidence import USER_DAYS
 from dpsample.answers.several_keys import keys_of
 from dpsample.answers.several_unreported import largest_unreported
@@ -135,7 +135,7 @@ def changes(
     [{'word': 'dog', 'change': 3000.0, 'direction': 'rose'}, {'word': 'eel', 'change': None, 'direction': 'vanished'}]
     """
     check_options(options, ChangesOptions)
-    sides = Sides(_releases(before), _releases(after))
+    sides = Sides(releases_of(before), releases_of(after))
     check_comparable(sides.all)
     hypothesis = Hypothesis.to_test(
         sides,
@@ -219,12 +219,6 @@ class _Listed(NamedTuple):
         directions = np.select(cases, ["new", "vanished", "rose"], "fell")
         column = pa.array(directions, pa.string())
         return table.append_column(_free("direction", table), column)
-
-
-def _releases(side: "Release | Combined") -> tuple[Release, ...]:
-    if isinstance(side, Combined):
-        return side.releases
-    return (side,)
 
 
 def _check_rate(fdr: Any) -> float:

@@ -49,9 +49,14 @@ def _check_all_have_numbers_or_none(releases: "Sequence[Release]") -> None:
 
 def have_exact_laws(releases: "Sequence[Release]") -> bool:
     """Whether all releases have tokens alone, of independent samples, so that exact laws of tokens add up."""
+    return are_plain_samples(releases) and not share_a_seed(releases)
+
+
+def are_plain_samples(releases: "Sequence[Release]") -> bool:
+    """Whether all releases have tokens alone: no counts, streams or lists of known keys."""
     kinds = {type(release.terms.kind) for release in releases}
     no_lists = all(release.terms.known is None for release in releases)
-    return kinds == {Tokens} and no_lists and not share_a_seed(releases)
+    return kinds == {Tokens} and no_lists
 
 
 def share_a_seed(releases: "Sequence[Release]") -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpsample.answers.combinable import have_exact_laws
 from dpsample.answers.normal_order import normal_probability
 from dpsample.answers.release import Release
-from dpsample.answers.several_keys import cells_of
+from dpsample.answers.several_keys import cells_of, reported_frequencies
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_totals import (
     Confidence,
@@ -86,7 +86,8 @@ class TokenSide(OneSide):
     def __init__(self, releases: tuple[Release, ...], places: Ints) -> None:
         self.releases = releases
         self.cells = cells_of(releases, places)
-        self._totals = KeyTotals(releases, places, self.cells)
+        reported = reported_frequencies(releases, places)
+        self._totals = KeyTotals(releases, reported, self.cells)
         self.values = self._totals.values
         self.deviations = self._totals.deviations
         seen = self.cells > 0

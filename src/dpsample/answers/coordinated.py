@@ -1,18 +1,22 @@
-"""Questions to two coordinated releases: what changed, and which keys both have. Their samples have the same keys.
+"""Questions to coordinated releases: what changed, and which keys two have. Their samples have the same keys.
 
-Differences are sums over layers of frequencies (`estimators.layers`): in both releases the same layers are visible, so
+Differences are sums over layers of frequencies (`estimators.layers`): in all releases the same layers are visible, so
 that a key whose frequency hardly changed adds hardly anything, to the value or to its error.
 """
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
 from dpsample.answers.question import Attributes, Question, Weight, Where, check_options
+from dpsample.answers.release import Release
 from dpsample.answers.selection import Selection
+from dpsample.answers.several import Combined, releases_of
 from dpsample.answers.tokens import TokenView, key_batch
 from dpsample.errors import InvalidValue
 from dpsample.estimators.calibrated import functionals_of
@@ -30,9 +34,6 @@ from dpsample.scheme.sampling import Floats, Ints, KeepAll
 from dpsample.scheme.scheme import Scheme
 from dpsample.scheme.tokens import support_length
 
-if TYPE_CHECKING:
-    from dpsample.answers.release import Release
-
 _EMPTY = "a release reports no selected key: what it does not report is not in the interval"
 # Layers are summed up to this many token supports above the likeliest frequencies: no token law reaches further.
 _SUPPORTS_BEYOND = 8
@@ -47,7 +48,7 @@ class DifferenceOptions(TypedDict, total=False):
     at_least: int | None
 
 
-def are_coordinated(*releases: "Release") -> bool:
+def are_coordinated(*releases: Release) -> bool:
     """Whether one public hash chose the keys of releases with tokens, which have as many key columns."""
     seeds = {release.sampling.seed for release in releases}
     widths = {len(release.keys) for release in releases}
@@ -56,20 +57,21 @@ def are_coordinated(*releases: "Release") -> bool:
 
 
 def difference(
-    before: "Release",
-    after: "Release",
+    before: Release | Combined,
+    after: Release | Combined,
     where: Where = None,
     weight: Weight = None,
     of: Measure | str = "frequency",
     **options: Unpack[DifferenceOptions],
 ) -> Estimate:
-    """Estimate how much a sum over the selected keys changed, from two coordinated releases.
+    """Estimate how much a sum over the selected keys changed, from coordinated releases: two, or two combined ones.
 
-    A key counts with what it has above the frequency `at_least` - 1: the estimate is of the sum of ``max(i, at_least -
-    1)`` after, less that before. So a change below this frequency does not count, and one across it counts in part. By
-    default `at_least` is a little above the frequency from which on all sampled keys are reported. `of` is a function
-    that grows without jumps: "frequency", "log1p", "power:2" or "capped:100". The other arguments are those of
-    `Release.sum`. The interval has nominal coverage over random seeds and tokens.
+    A key counts with what it has above the frequency `at_least` - 1 in a release: the estimate is of the sum of
+    ``max(i, at_least - 1)`` over the releases after, less that over those before. So a change below this frequency does
+    not count, and one across it counts in part. By default `at_least` is a little above the frequency from which on all
+    sampled keys are reported. `of` is a function that grows without jumps: "frequency", "log1p", "power:2" or
+    "capped:100". The other arguments are those of `Release.sum`. The interval has nominal coverage over random seeds
+    and tokens. Both sides have the same number of releases: otherwise the sums differ whatever the keys do.
 
     >>> from collections import Counter
     >>> import dpsample
@@ -89,34 +91,53 @@ def difference(
             f"a difference cannot be of {measure}, which jumps",
             "ask in_both for numbers of keys, or count_keys of each release",
         )
-    samples = _TwoSamples.of(before, after, question)
-    lowest = max(samples.before.visible_from, samples.after.visible_from)
+    releases_before, releases_after = releases_of(before), releases_of(after)
+    if len(releases_before) != len(releases_after):
+        raise InvalidValue(
+            f"{len(releases_before):,} releases before and {len(releases_after):,} after have no sums to compare",
+            "give as many before as after, or ask changes",
+        )
+    samples = _Samples.of([*releases_before, *releases_after], question)
+    lowest = max(sample.visible_from for sample in samples.each)
     least = question.at_least or lowest
     if least < lowest:
         raise InvalidValue(
             f"`at_least` must be {lowest} or more, where sampled keys are reported, not {least}",
             "leave it out",
         )
-    one, two = samples.frequencies
-    visible = [samples.before.visible, samples.after.visible]
+    signs = [-1] * len(releases_before) + [1] * len(releases_after)
+    visible = [sample.visible for sample in samples.each]
     layers = Layers(measure, visible, least, samples.largest_frequency)
     first = np.maximum(samples.first_visible, least)
-    value_before = samples.before.values(samples.rows_before, layers, first)
-    value_after = samples.after.values(samples.rows_after, layers, first)
+    changes = np.zeros(len(samples.hashes))
+    for sample, rows, sign in zip(samples.each, samples.rows, signs, strict=True):
+        changes += sign * sample.values(rows, layers, first)
+    variances = _variances(samples, signs, layers, first)
+    return samples.answer(_OfKeys(changes, variances), least, question.level, len(samples.hashes))
 
-    # the variance of a key: of the layers between its frequencies, over seeds, and of its tokens, if it is sampled
-    of_layers = layers.variance(one, two, first)
-    of_token_before = samples.before.spread * layers.slope(one, first) ** 2
-    of_token_after = samples.after.spread * layers.slope(two, first) ** 2
-    highest = np.maximum(np.maximum(one, two), first)
-    of_tokens = layers.probability(highest) * (of_token_before + of_token_after)
-    each = _OfKeys(value_after - value_before, of_layers + of_tokens)
-    return samples.answer(each, least, question.level, keys=len(samples.weights))
+
+def _variances(samples: "_Samples", signs: Sequence[int], layers: Layers, first: Ints) -> Floats:
+    """What each key stands for of the variance of its change: that of its layers, over seeds, and of its tokens.
+
+    With x_d the value of release d, and signs s_d that sum to 0, the variance of ``sum s_d x_d`` is minus the sum of
+    ``s_d s_e var(x_d - x_e)`` over pairs of releases. A key has tokens if it is sampled.
+    """
+    frequencies = samples.frequencies
+    of_layers = np.zeros(len(first))
+    for d, e in itertools.combinations(range(len(signs)), 2):
+        of_pair = layers.variance(frequencies[d], frequencies[e], first)
+        of_layers -= signs[d] * signs[e] * of_pair
+    of_tokens = np.zeros(len(first))
+    highest = first
+    for sample, frequency in zip(samples.each, frequencies, strict=True):
+        of_tokens += sample.spread * layers.slope(frequency, first) ** 2
+        highest = np.maximum(highest, frequency)
+    return np.maximum(of_layers, 0.0) + layers.probability(highest) * of_tokens
 
 
 def in_both(
-    before: "Release",
-    after: "Release",
+    before: Release,
+    after: Release,
     where: Where = None,
     weight: Weight = None,
     **options: Unpack[DifferenceOptions],
@@ -130,21 +151,19 @@ def in_both(
     """
     check_options(options, DifferenceOptions)
     question = Question(where=where, weight=weight, **options)
-    samples = _TwoSamples.of(before, after, question)
+    samples = _Samples.of([before, after], question)
     least = question.at_least
     if least is None:
-        own_before = least_frequency(samples.before.scheme, each_key_alike=True)
-        own_after = least_frequency(samples.after.scheme, each_key_alike=True)
-        least = max(own_before, own_after)
+        schemes = [sample.scheme for sample in samples.each]
+        least = max(least_frequency(scheme, each_key_alike=True) for scheme in schemes)
     measure = KEYS.from_frequency(least)
-    one = samples.before.counted(samples.rows_before, measure)
-    two = samples.after.counted(samples.rows_after, measure)
+    one, two = samples.counted(measure)
     larger_pi = np.maximum(one.reported, two.reported)
     values = one.values * two.values * larger_pi
-    in_both_samples = (samples.rows_before >= 0) & (samples.rows_after >= 0)
+    in_each_sample = np.all([rows >= 0 for rows in samples.rows], axis=0)
     # what is estimated, 0 or 1, is its own square
     each = _OfKeys(values, values**2 - values)
-    keys = int(np.count_nonzero(in_both_samples))
+    keys = int(np.count_nonzero(in_each_sample))
     return samples.answer(each, least, question.level, keys)
 
 
@@ -176,7 +195,7 @@ class _Sample:
     hashes: Words
 
     @staticmethod
-    def of(release: "Release", question: Question) -> "_Sample":
+    def of(release: Release, question: Question) -> "_Sample":
         view = TokenView.of(release.table, release.terms)
         _, [(places, weights)] = Selection.of(view.rows, question).weighted_rows()
         seed = view.scheme.sampling.seed
@@ -253,70 +272,70 @@ class _Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class _TwoSamples:
-    """Two coordinated samples, and the selected keys that either has.
+class _Samples:
+    """Coordinated samples, and the selected keys that any of them has.
 
-    hashes, weights            of each key
-    rows_before, rows_after    the row of each key in each sample; -1 if it is not there
+    each            the samples
+    hashes, weights of each key
+    rows            for each sample, the row of each key in it; -1 if it is not there
     """
 
-    before: _Sample
-    after: _Sample
+    each: list[_Sample]
     hashes: Words
     weights: Floats
-    rows_before: Ints
-    rows_after: Ints
+    rows: list[Ints]
 
     @staticmethod
-    def of(before: "Release", after: "Release", question: Question) -> "_TwoSamples":
-        if before.keys_only or after.keys_only:
-            raise InvalidValue(
-                "two releases of keys only cannot be compared", "release with tokens"
-            )
-        if not are_coordinated(before, after):
+    def of(releases: Sequence[Release], question: Question) -> "_Samples":
+        if any(release.keys_only for release in releases):
+            raise InvalidValue("releases of keys only cannot be compared", "release with tokens")
+        if not are_coordinated(*releases):
             raise InvalidValue(
                 "the samples of these releases were not chosen by one public seed",
                 'release each with the same `seed`, such as Ppswor(tau, seed="2026 public")',
             )
-        one = _Sample.of(before, question)
-        two = _Sample.of(after, question)
-        stacked = np.concatenate([one.hashes, two.hashes])
+        samples = [_Sample.of(release, question) for release in releases]
+        stacked = np.concatenate([sample.hashes for sample in samples])
         hashes, place = np.unique(stacked, axis=0, return_inverse=True)
-        place = place.reshape(-1)
-        first_after = len(one.hashes)
-        place_before = place[:first_after]
-        place_after = place[first_after:]
+        ends = np.cumsum([len(sample.hashes) for sample in samples])
+        places = np.split(place.reshape(-1), ends[:-1])
         weights = np.zeros(len(hashes))
-        weights[place_before] = one.weights
-        weights[place_after] = two.weights
-        rows_before = _rows_at(place_before, len(hashes))
-        rows_after = _rows_at(place_after, len(hashes))
-        return _TwoSamples(one, two, hashes, weights, rows_before, rows_after)
+        rows = []
+        for sample, own in zip(samples, places, strict=True):
+            weights[own] = sample.weights
+            rows.append(_rows_at(own, len(hashes)))
+        return _Samples(samples, hashes, weights, rows)
 
-    @property
-    def frequencies(self) -> tuple[Ints, Ints]:
-        """The likeliest frequency of each key before and after; 0 if it was not reported."""
-        before = np.append(self.before.frequencies, 0)[self.rows_before]
-        after = np.append(self.after.frequencies, 0)[self.rows_after]
-        return before, after
+    def counted(self, measure: Measure) -> list[_Counted]:
+        """Return the values of keys in a number of keys, by each sample."""
+        pairs = zip(self.each, self.rows, strict=True)
+        return [sample.counted(rows, measure) for sample, rows in pairs]
+
+    @cached_property
+    def frequencies(self) -> list[Ints]:
+        """The likeliest frequency of each key in each release; 0 if it was not reported."""
+        frequencies = []
+        for sample, rows in zip(self.each, self.rows, strict=True):
+            # row -1 is the last one
+            own = np.append(sample.frequencies, 0)
+            frequencies.append(own[rows])
+        return frequencies
 
     @property
     def first_visible(self) -> Ints:
-        """The first layer of each key that is visible in both releases."""
-        firsts = []
-        for sample in (self.before, self.after):
+        """The first layer of each key that is visible in all releases."""
+        first = np.zeros(len(self.hashes), np.int64)
+        for sample in self.each:
             first_sampled = first_kept(self.hashes, sample.scheme.sampling)
-            firsts.append(first_sampled + sample.visible_from - 1)
-        return np.maximum(*firsts)
+            first = np.maximum(first, first_sampled + sample.visible_from - 1)
+        return first
 
     @property
     def largest_frequency(self) -> int:
         """A frequency beyond which nothing is asked."""
-        before, after = self.frequencies
-        largest = max(before.max(initial=1), after.max(initial=1))
-        support_before = support_length(self.before.scheme.per_key)
-        support_after = support_length(self.after.scheme.per_key)
-        return int(largest) + _SUPPORTS_BEYOND * max(support_before, support_after)
+        largest = max(int(frequency.max(initial=1)) for frequency in self.frequencies)
+        support = max(support_length(sample.scheme.per_key) for sample in self.each)
+        return largest + _SUPPORTS_BEYOND * support
 
     def answer(self, each: _OfKeys, least: int, level: float, keys: int) -> Estimate:
         """Return the sum over keys. The error rests on an effective number of keys (Kish)."""
@@ -331,7 +350,7 @@ class _TwoSamples:
         reach = float(quantile) * error
         found = Estimate(value, error, value - reach, value + reach, level)
         found = replace(found, keys=keys, at_least=least)
-        if not len(self.before.places) or not len(self.after.places):
+        if not all(len(sample.places) for sample in self.each):
             return replace(found, guaranteed=False, notes=(_EMPTY,))
         if effective_keys < TUNING.least_effective_keys:
             return replace(found, notes=(FEW,))

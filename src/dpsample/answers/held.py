@@ -55,20 +55,15 @@ class StepView(TokenView):
         return [number / self.step for number in in_elements]
 
 
-class HeldEvidence(Evidence):
-    """What a stream's release says of its keys."""
+class StepEvidence(Evidence):
+    """Evidence of frequencies in elements, whose sums and means follow from evidence of frequencies in steps.
 
-    def __init__(self, elements: TokenEvidence) -> None:
-        self._elements, self.rows = elements, elements.rows
-        self._view = StepView.in_steps(elements.view)
-        scheme = self._view.scheme
-        silence = Silence(scheme.sampling, scheme.per_key, self._view.detection_threshold)
-        self._steps = TokenEvidence(self._view, silence)
+    It is that of one stream, or of several streams together (`several_held`).
+    """
 
-    @staticmethod
-    def of(table: pa.Table, terms: Terms) -> "HeldEvidence":
-        """Return the evidence of a release."""
-        return HeldEvidence(TokenEvidence.of(table, terms))
+    _elements: Evidence
+    _steps: Evidence
+    _step: int  # elements in a step
 
     @property
     def detection_threshold(self) -> int | None:
@@ -87,43 +82,21 @@ class HeldEvidence(Evidence):
         in_steps = self._steps.means(self._in_steps(question))
         return self._in_elements(in_steps)
 
-    def quantiles(self, question: Question, shares: Floats) -> Quantiles:
-        """Estimate quantiles of the frequencies; their intervals are not guaranteed.
-
-        What a stream did not count spreads frequencies by about 1/s, and medians of data that are denser than that at
-        the least frequency were missed in half of the measured cases.
-        """
-        found = self._steps.quantiles(self._in_steps(question), shares)
-        value, error, low, high = found.estimates
-        step = self._view.step
-        first_of_step = np.maximum(low - 1, 0) * step + 1
-        estimates = KeyEstimates(value * step, error * step, first_of_step, high * step)
-        at_least = None if found.at_least is None else found.at_least * step
-        return Quantiles(estimates, found.keys, False, (SPREAD,), at_least)
-
-    def keys(self, question: Question) -> Keys:
-        rows, _ = Selection.of(self.rows, question).rows()
-        return HeldKeys(self._view, rows)
-
     def unreported(self, level: float, key: Any = None) -> Estimate:
         return self._elements.unreported(level)
-
-    def probability_above(self, a: Any, b: Any) -> float:
-        return self._steps.probability_above(a, b)
 
     def remainder(self, level: float) -> Estimate:
         return self._elements.remainder(level)
 
     def _names_reported_keys(self, question: Question) -> bool:
-        """Whether a question names keys, each of which was reported: the answer is that of the release's table."""
+        """Whether a question names keys, each of which was reported: the answer is about these keys alone."""
         selection = Selection.of(self.rows, question)
         return names_reported_keys(question, selection, selection.tallies()[1])
 
     def _in_steps(self, question: Question) -> Question:
         """The same question about numbers of steps."""
-        step = self._view.step
-        least = None if question.at_least is None else -(-question.at_least // step)
-        return replace(question, of=question.measure.at_every(step), at_least=least)
+        least = None if question.at_least is None else -(-question.at_least // self._step)
+        return replace(question, of=question.measure.at_every(self._step), at_least=least)
 
     def _in_elements(self, found: Groups) -> Groups:
         """The same estimates with thresholds in elements; values are in elements by their measure."""
@@ -135,7 +108,7 @@ class HeldEvidence(Evidence):
         steps = estimate.at_least
         if steps is None:
             return estimate
-        least = steps * self._view.step
+        least = steps * self._step
         # the note that the least frequency is blurred names it
         notes = []
         for note in estimate.notes:
@@ -143,13 +116,53 @@ class HeldEvidence(Evidence):
         return replace(estimate, at_least=least, notes=tuple(notes))
 
 
+class HeldEvidence(StepEvidence):
+    """What a stream's release says of its keys."""
+
+    def __init__(self, elements: TokenEvidence) -> None:
+        self.rows = elements.rows
+        self._elements = elements
+        self._view = StepView.in_steps(elements.view)
+        self._steps = evidence_in_steps(self._view)
+        self._step = self._view.step
+
+    @staticmethod
+    def of(table: pa.Table, terms: Terms) -> "HeldEvidence":
+        """Return the evidence of a release."""
+        return HeldEvidence(TokenEvidence.of(table, terms))
+
+    def quantiles(self, question: Question, shares: Floats) -> Quantiles:
+        """Estimate quantiles of the frequencies; their intervals are not guaranteed.
+
+        What a stream did not count spreads frequencies by about 1/s, and medians of data that are denser than that at
+        the least frequency were missed in half of the measured cases.
+        """
+        found = self._steps.quantiles(self._in_steps(question), shares)
+        value, error, low, high = found.estimates
+        step = self._step
+        first_of_step = np.maximum(low - 1, 0) * step + 1
+        estimates = KeyEstimates(value * step, error * step, first_of_step, high * step)
+        at_least = None if found.at_least is None else found.at_least * step
+        return Quantiles(estimates, found.keys, False, (SPREAD,), at_least)
+
+    def keys(self, question: Question) -> Keys:
+        rows, _ = Selection.of(self.rows, question).rows()
+        return HeldKeys(self._view, rows)
+
+    def probability_above(self, a: Any, b: Any) -> float:
+        return self._steps.probability_above(a, b)
+
+
+def evidence_in_steps(view: StepView) -> TokenEvidence:
+    """Return what the tokens of a stream say, in steps."""
+    silence = Silence(view.scheme.sampling, view.scheme.per_key, view.detection_threshold)
+    return TokenEvidence(view, silence)
+
+
 class HeldKeys(TokenKeys):
     """Selected keys of a stream: their order is that of tokens in steps, their estimates are those of tokens."""
 
     view: StepView
-
-    def __init__(self, view: StepView, rows: Ints) -> None:
-        super().__init__(view, rows)
 
     def estimates(self, places: Ints, level: float) -> KeyEstimates:
         in_steps = super().estimates(places, level)

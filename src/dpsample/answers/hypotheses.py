@@ -42,8 +42,8 @@ _ROOM = 2.0
 # The probability that a release missed more of a key than N has for it.
 _RARE = 1e-6
 _AS_COUNTED = (
-    "ordinary variation from day to day counts as a change "
-    "(beyond_chance=True, --beyond-chance, leaves it out)"
+    "ordinary variation from day to day counts as a change, unless beyond_chance=True (--beyond-chance) leaves it "
+    "out"
 )
 _BEYOND_CHANCE = (
     "beyond the noise of privacy, and beyond the variation of independent events that are as likely before and after "
@@ -125,7 +125,7 @@ class Hypothesis:
         if rates is None:
             return Hypothesis(beyond_chance)
         unit = "release" if lengths is None else "unit of length"
-        what = f"the mean of a {unit} ({rates.before:g} before, {rates.after:g} after)"
+        what = f"the mean per {unit} ({rates.before:g} before, {rates.after:g} after)"
         return Hypothesis(beyond_chance, rates, what)
 
     @property

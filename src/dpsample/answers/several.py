@@ -12,11 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from dpsample.answers.answers import Answers
-from dpsample.answers.combinable import check_combination, have_exact_laws, stated_cost
+from dpsample.answers.combinable import (
+    are_plain_samples,
+    check_combination,
+    have_exact_laws,
+    stated_cost,
+)
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
+from dpsample.answers.several_coordinated import SeveralCoordinated
 from dpsample.answers.several_evidence import SeveralEvidence
+from dpsample.answers.several_held import SeveralHeld, steps_of
 from dpsample.answers.several_keys_only import SeveralKeysOnly
+from dpsample.answers.several_known import SeveralKnown, keys_of_one_list
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.estimators.estimate import Estimate
@@ -57,12 +65,25 @@ def combine(*releases: Release) -> "Release | Combined":
     return releases[0] if len(releases) == 1 else Combined(releases)
 
 
+def releases_of(asked: "Release | Combined") -> tuple[Release, ...]:
+    """Return the releases of a combined object, or the one release."""
+    return asked.releases if isinstance(asked, Combined) else (asked,)
+
+
 def evidence_of_several(releases: Sequence[Release]) -> SeveralEvidence:
     """Return what several releases say together: by the exact laws of tokens if all have them, or as measured."""
     if releases[0].keys_only:
         return SeveralKeysOnly(releases)
     if have_exact_laws(releases):
         return SeveralTokens(releases)
+    steps = steps_of(releases)
+    if steps is not None:
+        return SeveralHeld(releases, steps)
+    if are_plain_samples(releases):
+        return SeveralCoordinated(releases)
+    is_listed = keys_of_one_list(releases)
+    if is_listed is not None:
+        return SeveralKnown(releases, is_listed)
     return SeveralMeasured(releases)
 
 

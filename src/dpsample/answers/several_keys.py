@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dpsample.estimators.reported import Bools
 from dpsample.release.rows import token_cells
-from dpsample.scheme.sampling import Ints
+from dpsample.scheme.sampling import Floats, Ints
 
 if TYPE_CHECKING:
     from dpsample.answers.release import Release
@@ -52,6 +52,16 @@ def _differs_from_the_one_before(ascending: pa.Table) -> Bools:
         differs[1:] |= changes.to_numpy(zero_copy_only=False)
     differs[:1] = True
     return differs
+
+
+def reported_frequencies(releases: "Sequence[Release]", places: Ints) -> Floats:
+    """Return the sum of the estimates of each key in the releases that report it, by its rows in each release."""
+    total = np.zeros(len(places))
+    for release, place in zip(releases, places.T, strict=True):
+        here = place >= 0
+        estimates = release.table["estimate"].to_numpy()
+        total[here] += estimates[place[here]]
+    return total
 
 
 def cells_of(releases: "Sequence[Release]", places: Ints) -> Ints:

@@ -21,27 +21,32 @@ from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.totals import Total
 from dpsample.answers.amounts import Sum, Summed, amount_of
-from dpsample.answers.counted import CountedEvidence, MeasuredEvidence
+from dpsample.answers.counted import ALL_IN, CountedEvidence, MeasuredEvidence
 from dpsample.answers.counted_keys import CountedKeys, Shared
-from dpsample.answers.evidence import KeyEstimates
+from dpsample.answers.evidence import Groups, KeyEstimates, Quantiles
 from dpsample.answers.held import StepView
 from dpsample.answers.known import ALL_KNOWN, KnownEvidence
 from dpsample.answers.normal_order import NormalLaw
+from dpsample.answers.question import Question
 from dpsample.answers.release import Release
-from dpsample.answers.selection import Rows
+from dpsample.answers.reported import ONE_KEY
+from dpsample.answers.selection import Rows, Selection
 from dpsample.answers.several_evidence import SeveralEvidence
 from dpsample.answers.several_keys import keys_of
 from dpsample.answers.several_totals import FrequencyLaws, most_unreported
 from dpsample.answers.several_unreported import Drawn
+from dpsample.answers.token_sums import names_reported_keys
 from dpsample.answers.tokens import TokenView, key_batch
 from dpsample.answers.unreported import Silence
 from dpsample.errors import InvalidValue
+from dpsample.estimators.estimate import Estimate
 from dpsample.estimators.reported import Bools
 from dpsample.release.key_hash import first_frequencies
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.sampling import Floats, Ints, KeepAll
 from dpsample.scheme.scheme import Scheme
 
+_NOT_IN_IT = "; keys that were not reported are not in it"
 _OTHERS = "unknown: what other keys have, and what keys have in releases that do not report them, is not estimated"
 
 
@@ -72,17 +77,24 @@ class MeasuredTokens:
         if isinstance(release.sampling, SampleAndHold):
             return MeasuredTokens._of_stream(release)
         view = TokenView.of(release.table, release.terms)
-        added = view.added * view.scheme.grid
-        values, errors = centres(view.cells + added, view.sanitized_as)
-        values = values - view.added
-        least = np.ones(len(view.cells), np.int64)
+        keys = len(view.cells)
+        values = np.zeros(keys)
+        errors = np.zeros(keys)
+        least = np.ones(keys, np.int64)
+        has_token_law = np.ones(keys, bool)
         if release.terms.known is not None:
+            # the noise of a known key may be anything, so that its token may be negative
             known = KnownEvidence.of(release.table, release.terms).known
             tokens = known.view.cells / known.view.scheme.grid
             frequencies = tokens - known.added + known.noise.mean
             values[known.places] = frequencies
             errors[known.places] = math.sqrt(known.noise.variance)
             least[known.places] = 0
+            has_token_law[known.places] = False
+        raised = view.cells + view.added * view.scheme.grid
+        centre, error = centres(raised[has_token_law], view.sanitized_as)
+        values[has_token_law] = centre - view.added[has_token_law]
+        errors[has_token_law] = error
         return MeasuredTokens(values, errors, least)
 
     @staticmethod
@@ -152,16 +164,20 @@ class SeveralMeasured(SeveralEvidence, MeasuredEvidence):
         self.releases = tuple(releases)
         keys, self.places = located or keys_of(self.releases)
         self.rows = Rows(keys)
-        self.counted = f"{releases[0].unit}s"
+        self.counted = f"{releases[0].unit}s in total"
         self.kind = "counted users" if releases[0].terms.counts is not None else "several releases"
         self.parts = [_measured_keys(release) for release in releases]
         self.in_others = ALL_KNOWN if self._lists_all else _OTHERS
 
-    @property
+    @cached_property
     def _lists_all(self) -> bool:
         """Whether all releases have the same list of known keys, and no others."""
         only_lists = all(silence.only_listed for silence in self.silences)
         return only_lists and bool((self.places >= 0).all())
+
+    @property
+    def _reported_keys(self) -> str:
+        return f"keys that at least one of {self.stated} reports"
 
     @property
     def amounts(self) -> tuple[Clipped, ...]:  # type: ignore[override] # a field of others
@@ -185,6 +201,34 @@ class SeveralMeasured(SeveralEvidence, MeasuredEvidence):
     def silence(self) -> Silence:
         return self.silences[0]
 
+    def sums(self, question: Question) -> Groups:
+        found = super().sums(question)
+        estimates = found.estimates
+        if self._names_reported_keys(question):
+            estimates = [_of_named_key(one) for one in estimates]
+        elif self._lists_all:
+            # the line on all keys says so
+            estimates = [_without(ALL_IN, one) for one in estimates]
+        return found._replace(estimates=estimates)
+
+    def means(self, question: Question) -> Groups:
+        found = super().means(question)
+        if not self._names_reported_keys(question):
+            return found
+        return found._replace(estimates=[replace(one, notes=()) for one in found.estimates])
+
+    def quantiles(self, question: Question, shares: Floats) -> Quantiles:
+        found = super().quantiles(question, shares)
+        if not self._lists_all:
+            return found
+        notes = tuple(note.removesuffix(_NOT_IN_IT) for note in found.notes)
+        return replace(found, notes=notes)
+
+    def _names_reported_keys(self, question: Question) -> bool:
+        """Whether a question names keys, each of which is reported: the interval allows for releases that miss it."""
+        selection = Selection.of(self.rows, question)
+        return names_reported_keys(question, selection, selection.tallies()[1])
+
     def measured(self, rows: Ints, weights: Floats) -> CountedKeys:
         places = self.places[rows]
         values = np.zeros(len(rows))
@@ -204,12 +248,13 @@ class SeveralMeasured(SeveralEvidence, MeasuredEvidence):
                 shared.append(_spread(one, here, len(rows)))
             variances[here] += own_variance
         errors = np.sqrt(variances + in_common**2)
-        keys = CountedKeys(rows, weights, values, errors, tuple(shared), least)
+        kind = _ListedKeys if self._lists_all else CountedKeys
+        keys = kind(rows, weights, values, errors, tuple(shared), least)
         return replace(
             keys,
             detection_threshold=self.detection_threshold,
             gaps=self._gaps(rows),
-            called=f"keys that one of {self.stated} reports",
+            called="known keys" if self._lists_all else self._reported_keys,
             remarks=self.remarks,
         )
 
@@ -262,6 +307,24 @@ class SeveralMeasured(SeveralEvidence, MeasuredEvidence):
     def estimates_of(self, keys: Ints, level: float) -> KeyEstimates:
         measured = self.measured(keys, np.ones(len(keys)))
         return measured.estimates(np.arange(len(keys)), level)
+
+
+class _ListedKeys(CountedKeys):
+    """Keys of a list that has all keys."""
+
+    others = ""
+
+
+def _without(note: str, estimate: Estimate) -> Estimate:
+    """The same estimate without a note."""
+    return replace(estimate, notes=tuple(own for own in estimate.notes if own != note))
+
+
+def _of_named_key(estimate: Estimate) -> Estimate:
+    """The sum over a key that the question names, which is that over all keys, too."""
+    assert estimate.reported is not None
+    reported = replace(estimate.reported, others=ONE_KEY)
+    return replace(estimate, reported=reported, notes=())
 
 
 def _measured_keys(release: Release) -> Measured:

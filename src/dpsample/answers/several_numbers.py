@@ -58,12 +58,21 @@ class Numbers:
     The product of several unbiased values may have an enormous variance. So the values are made for fewer keys than
     there are, which leaves some bias, if that makes the interval of all keys shorter.
 
+    `frequency` is the frequency in elements, as a function of that of the tokens.
+
     absent  P of each key: without noise, 1 if it has the frequency in no release, and 0 if it has
     sums    the estimate of each group, with its errors
     """
 
-    def __init__(self, several: "SeveralTokens", groups: Sequence[Group], least: int) -> None:
+    def __init__(
+        self,
+        several: "SeveralTokens",
+        groups: Sequence[Group],
+        least: int,
+        frequency: Measure = FREQUENCY,
+    ) -> None:
         self._several = several
+        self._frequency = frequency.from_frequency(least)
         self._groups = groups
         self._least = least
         self._measure = KEYS.from_frequency(least)
@@ -160,13 +169,12 @@ class Numbers:
     @cached_property
     def _frequencies(self) -> tuple[Floats, Floats]:
         """S and V of each key: the values of its frequency over all releases, and their variances."""
-        measure = FREQUENCY.from_frequency(self._least)
         sums = np.zeros(len(self._cells))
         variances = np.zeros(len(self._cells))
         for scheme, cells in zip(self._several.schemes, self._cells.T, strict=True):
             here = cells > 0
             if here.any():
-                functionals = _functionals(scheme, cells[here], measure, 1.0)
+                functionals = _functionals(scheme, cells[here], self._frequency, 1.0)
                 distinct, back = np.unique(cells[here], return_inverse=True)
                 sums[here] += functionals.total.values(distinct)[back]
                 variances[here] += functionals.variance.values(distinct)[back]

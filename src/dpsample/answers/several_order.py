@@ -47,7 +47,7 @@ class SeveralKeys(Keys):
 
     def __init__(self, evidence: "SeveralTokens", rows: Ints) -> None:
         self.evidence, self.rows = evidence, rows
-        self.called = f"keys that one of {evidence.stated} reports"
+        self.called = f"keys that at least one of {evidence.stated} reports"
         self.values = evidence.totals.values[rows]
         self.errors = evidence.totals.deviations[rows]
 

@@ -41,7 +41,7 @@ from dpsample.estimators.estimate import (
     least_frequency,
 )
 from dpsample.estimators.intervals import SumEstimate, added
-from dpsample.estimators.measures import FREQUENCY, KEYS, Measure
+from dpsample.estimators.measures import KEYS, Form, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
 from dpsample.scheme.likelihood import likely_frequencies
@@ -62,12 +62,13 @@ def total(several: "SeveralTokens", question: Question) -> Groups:
     if measure.kink is None and _names_keys(question, selection, members):
         answers = _named(several, members, measure, question.level)
         return _groups(several, groups, [_with_itself_reported(one) for one in answers])
-    if measure == FREQUENCY:
+    if measure.form is Form.FREQUENCY:
         return _frequencies(several, question, groups, members, least)
     level = question.level
     reported = [_number_reported(several, group, measure, level) for group in members]
     numbers = Numbers(several, members, least).answers(level)
-    note = f"keys of frequency {least:,} or more in at least one of {several.stated}"
+    in_elements = least * several.step
+    note = f"keys of frequency {in_elements:,} or more in at least one of {several.stated}"
     return _groups(several, groups, _with_reported(numbers, reported), note)
 
 
@@ -79,20 +80,33 @@ def _frequencies(
     least: int,
 ) -> Groups:
     """The sums of frequencies of groups."""
-    level = question.level
-    answers = _sums(several, members, least, level)
-    answers = _with_reported(answers, _in_reported_keys(several, members, level))
+    measure, level = question.measure, question.level
+    answers = _sums(several, members, measure, least, level)
+    answers = _with_reported(answers, _in_reported_keys(several, members, measure, level))
     if not question.extrapolate:
         no_total = any(part.total is None for part in several.parts)
         may_need_total = no_total and question.is_plain_sum and question.where is None
         answers = [without_extrapolation(one, may_need_total) for one in answers]
     if question.is_plain_sum:
         answers = [_with_totals(several, question, one, least) for one in answers]
-    note = (
+    return _groups(several, groups, answers, _what_each_counts(several, least))
+
+
+def _what_each_counts(several: "SeveralTokens", least: int) -> str:
+    return (
         f"over {several.stated}: each counts the keys that it reports, and in all keys those that have frequency "
-        f"{least:,} or more in it"
+        f"{least * several.step:,} or more in it"
     )
-    return _groups(several, groups, answers, note)
+
+
+def in_all_keys(several: "SeveralTokens", question: Question) -> Groups:
+    """Estimate a sum of frequencies in all keys of a least frequency, without what reported keys have together."""
+    least = _least_summed(several, question)
+    _check_calibrated(several, question)
+    groups, members = Selection.of(several.rows, question).weighted_rows()
+    answers = _sums(several, members, question.measure, least, question.level)
+    answers = [without_extrapolation(one, may_need_total=False) for one in answers]
+    return _groups(several, groups, answers, _what_each_counts(several, least))
 
 
 def _with_totals(
@@ -115,18 +129,19 @@ def _with_totals(
 
 def mean(several: "SeveralTokens", question: Question) -> Groups:
     """Estimate the sum over the number of keys, for keys that have the least frequency in some release."""
-    if question.measure != FREQUENCY:
-        raise _not_additive(question.measure)
+    measure = question.measure
+    if measure.form is not Form.FREQUENCY:
+        raise _not_additive(measure)
     _check_calibrated(several, question)
     least, detectable = least_in_one_release(several, question)
     selection = Selection.of(several.rows, question)
     groups, members = selection.weighted_rows()
     if _names_keys(question, selection, members):
         unweighted = [(keys, np.ones(1)) for keys, _ in members]
-        named = _named(several, unweighted, FREQUENCY, question.level)
+        named = _named(several, unweighted, measure, question.level)
         return _groups(several, groups, named)
-    means = _means(several, members, least, detectable, question.level)
-    counted = f"elements in those in which a key has frequency {least:,} or more"
+    means = _means(several, members, measure, least, detectable, question.level)
+    counted = f"elements in those in which a key has frequency {least * several.step:,} or more"
     note = f"over {several.stated}: {counted}, for each such key"
     return _groups(several, groups, means, note)
 
@@ -141,13 +156,15 @@ def least_in_one_release(several: "SeveralTokens", question: Question) -> tuple[
 def _means(
     several: "SeveralTokens",
     members: Sequence[Group],
+    measure: Measure,
     least: int,
     detectable: bool,
     level: float,
 ) -> list[Estimate]:
     """The mean of each group. Its error is that of the sum of the deviations of keys from the mean."""
-    sums = _sums(several, members, least, level)
-    numbers = Numbers(several, members, least)
+    sums = _sums(several, members, measure, least, level)
+    numbers = Numbers(several, members, least, measure)
+    [lowest] = measure([least]).tolist()
     answers = []
     for n, number in enumerate(numbers.answers(level)):
         summed = sums[n]
@@ -165,7 +182,7 @@ def _means(
         low = min(low, summed.value / number.high)
         high = max(high, summed.value / fewest_keys)
         overcount = numbers.sums[n].overcount(level)
-        rise = max(value - least, 0.0)
+        rise = max(value - lowest, 0.0)
         parts = MeanParts(summed, number, deviations, overcount, rise, detectable)
         answers.append(parts.mean(value, low, high))
     return answers
@@ -188,25 +205,35 @@ class _SumOfRelease(NamedTuple):
 
 
 def _sums(
-    several: "SeveralTokens", members: Sequence[Group], least: int, level: float
+    several: "SeveralTokens",
+    members: Sequence[Group],
+    measure: Measure,
+    least: int,
+    level: float,
 ) -> list[Estimate]:
     """The sums of frequencies of groups: those of the releases, added."""
     by_release = []
     for scheme, cells in zip(several.schemes, several.cells.T, strict=True):
         tallies = [_tally(cells[keys], weights) for keys, weights in members]
-        by_release.append(_sums_of_release(tallies, scheme, least, level))
+        by_release.append(_sums_of_release(tallies, scheme, measure, least, level))
 
     answers = []
     for (keys, weights), *parts in zip(members, *by_release, strict=True):
         sums = [part.above for part in parts if part.above is not None]
-        # of all releases together, the most is that of one
-        most_missed = max(part.most_missed for part in parts)
+        # all releases together miss no more than one does, unless their samples miss the same keys
+        missed = [part.most_missed for part in parts]
+        most_missed = sum(missed) if several.share_a_seed else max(missed)
         if not sums:
             answers.append(nothing_reported(several, level, least, most_missed, Below()))
             continue
         unweighted = bool((weights == 1).all())
         stated = (least, several.detection_threshold, len(keys), unweighted)
-        summed = answer(added(sums), FREQUENCY, level, *stated)
+        together = added(sums)
+        if several.share_a_seed:
+            # errors that may be the same add up themselves, not by their squares
+            error = sum(one.standard_error for one in sums)
+            together = replace(together, standard_error=error)
+        summed = answer(together, measure, level, *stated)
         below = None
         if least > 1:
             rarer = sum(part.rarer for part in parts)
@@ -225,20 +252,20 @@ def _tally(cells: Ints, weights: Floats) -> Tally | None:
 
 
 def _sums_of_release(
-    tallies: Sequence[Tally | None], scheme: Scheme, least: int, level: float
+    tallies: Sequence[Tally | None], scheme: Scheme, measure: Measure, least: int, level: float
 ) -> list[_SumOfRelease]:
     """What a release says of the sum of each group: from the tally of its keys, if it reports any."""
     reported = [tally for tally in tallies if tally is not None]
     most_missed = 0.0
     if len(reported) < len(tallies):
-        most_missed = largest_unreported_sum(scheme, FREQUENCY, (1 + level) / 2, least)
+        most_missed = largest_unreported_sum(scheme, measure, (1 + level) / 2, least)
     sums: list[SumEstimate] = []
     if reported:
-        sums = estimate_sums(reported, scheme, FREQUENCY.from_frequency(least))
+        sums = estimate_sums(reported, scheme, measure.from_frequency(least))
     rarer = np.zeros(len(sums))
     if sums and scheme.sampling.least == 1 and least > 1:
         above = [one.above for one in sums]
-        everything = extrapolated_sums(reported, scheme, FREQUENCY)
+        everything = extrapolated_sums(reported, scheme, measure)
         rarer = np.maximum(everything - above, 0.0)
 
     of_reported = iter(zip(sums, rarer.tolist(), strict=True))
@@ -305,20 +332,20 @@ def _number_reported(
 
 
 def _in_reported_keys(
-    several: "SeveralTokens", members: Sequence[Group], level: float
+    several: "SeveralTokens", members: Sequence[Group], measure: Measure, level: float
 ) -> list[Reported]:
     """What each release has in the keys that it reports, added: their errors are independent."""
     answers = []
     for keys, weights in members:
         if len(keys) == 1:
-            [one] = _named(several, [(keys, weights)], FREQUENCY, level)
+            [one] = _named(several, [(keys, weights)], measure, level)
             answers.append(Reported(one.value, math.nan, one.low, one.high))
             continue
         parts = []
         for part, cells in zip(several.parts, several.cells.T, strict=True):
             own = cells[keys]
             here = own > 0
-            sums = ReportedSums(part.view, FREQUENCY, level)
+            sums = ReportedSums(part.view, measure, level)
             parts.append(sums.of_tokens(own[here], weights[here]))
         answers.append(added_reported(parts))
     return answers
@@ -343,7 +370,7 @@ def _added_below(parts: Sequence[Below]) -> Below:
 def _least_summed(several: "SeveralTokens", question: Question) -> int:
     """The frequency in one release from which keys count: one for all releases."""
     counts_keys = question.counts_keys_from is not None
-    if question.measure != FREQUENCY and not counts_keys:
+    if question.measure.form is not Form.FREQUENCY and not counts_keys:
         raise _not_additive(question.measure)
     least = []
     for scheme in several.schemes:

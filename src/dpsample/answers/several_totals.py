@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from dpsample.scheme.reporting import Reporting
 from dpsample.scheme.sampling import Floats, Ints
 from dpsample.scheme.token_columns import exceedances
 from dpsample.scheme.tokens import support_length
-
-if TYPE_CHECKING:
-    from dpsample.answers.release import Release
 
 # Points of confidence distributions in memory at once: 2**21 take about 100 MB. The answers do not depend on it.
 _BLOCK = 1 << 21
@@ -181,23 +177,15 @@ class FrequencyLaws:
 class KeyTotals:
     """The frequencies of keys over all releases: estimates, deviations and intervals.
 
-    `places` has the row of each key in each release, or -1, and `cells` its token, or 0: [key, release].
+    releases    how each release drew keys
+    reported    the sum of each key's estimates in the releases that report it
+    cells       the token of each key in each release, in units of 1/grid; 0 is not reported: [key, release]
     """
 
-    def __init__(self, releases: "Sequence[Release]", places: Ints, cells: Ints) -> None:
+    def __init__(self, releases: Sequence[Drawn], reported: Floats, cells: Ints) -> None:
         self.releases = releases
+        self.reported = reported
         self.cells = cells
-        self._places = places
-
-    @cached_property
-    def reported(self) -> Floats:
-        """The sum of each key's estimates in the releases that report it."""
-        total = np.zeros(len(self.cells))
-        for release, place in zip(self.releases, self._places.T, strict=True):
-            here = place >= 0
-            estimates = release.table["estimate"].to_numpy()
-            total[here] += estimates[place[here]]
-        return total
 
     @cached_property
     def _unreported(self) -> tuple[Floats, Floats]:

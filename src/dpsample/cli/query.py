@@ -85,8 +85,6 @@ def query(releases: tuple[str, ...], form: str, per: str | None, **options: Any)
     if per is None:
         print_answer(asked.sum(**options), form)
         return
-    if len(releases) > 1:
-        raise click.UsageError("--per cannot be used with several releases; ask each by itself")
     for name in ("estimator", "at_least", "extrapolate"):
         if options.pop(name):
             option = flag(name)
