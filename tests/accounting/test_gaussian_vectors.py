@@ -107,9 +107,9 @@ def test_a_broken_table_is_refused_or_costs_more() -> None:
     assert certify_vector_noise(noise, broken).delta > 1000 * aside
     half[-3] //= 4
     half[-1] = (1 << BITS) - 2 * sum(half[:-1])
-    with pytest.raises(PrivacyViolation, match="found one far below"):
+    with pytest.raises(PrivacyViolation, match="far below the probability of its cell"):
         certify_vector_noise(noise, KeyNoise(noise.noise.cells, tuple(half)))
-    with pytest.raises(PrivacyViolation, match="as many cells as its noise"):
+    with pytest.raises(PrivacyViolation, match="another number of cells than its noise states"):
         certify_vector_noise(noise, KeyNoise.of([1, 2, 1]))
     with refused("noise of vectors must have a length"):
         replace(noise, length=noise.side)

@@ -35,3 +35,4 @@ def test_a_message_is_one_line(path: Path) -> None:
     for call in messages(path):
         for text in texts(call):
             assert "\n" not in text, f"line {call.lineno}"
+        assert len(call.args) <= 2, f"line {call.lineno}: a problem and a remedy"

@@ -115,7 +115,7 @@ delta='1e-08')
     delta = _delta_together(each, keys, whole)
     if delta > whole.delta:
         raise PrivacyViolation(
-            f"{whole} must hold for {keys:,} keys together; found delta up to {float(delta):.12g} with {each} for "
+            f"{whole} does not hold for {keys:,} keys together, since delta may be {float(delta):.12g} with {each} for "
             "each; spend less on each"
         )
     return ManyKeysCertificate(each, keys, whole, delta)

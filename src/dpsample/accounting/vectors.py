@@ -149,7 +149,7 @@ def certify_vector_noise(noise: VectorNoise, table: KeyNoise | None = None) -> G
     shift = noise.length
     if drawn.cells != 2 * side + 1:
         raise PrivacyViolation(
-            "a table must have as many cells as its noise; found another number; do not use it"
+            "a table has another number of cells than its noise states; do not use it"
         )
     with precision(_PRECISION):
         law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
@@ -157,7 +157,7 @@ def certify_vector_noise(noise: VectorNoise, table: KeyNoise | None = None) -> G
         least = reduce(arb.min, units_for_probability) * dyadic(1, BITS)
         if not least > dyadic(1, 1):
             raise PrivacyViolation(
-                "each integer of a table must be about the probability of its cell; found one far below; do not use it"
+                "an integer of a table is far below the probability of its cell; do not use it"
             )
         one_minus_r = least.min(arb(1))
         tails = 2 * gaussian_tail(noise.variance, side - shift + 1)

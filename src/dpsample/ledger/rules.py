@@ -93,7 +93,7 @@ class Rule:
     def _require_number(self, releases: int, dataset: str, charges: Sequence[Charge]) -> None:
         if len(charges) >= releases:
             raise BudgetSpent(
-                f"{self._together(dataset)}; {len(charges)} releases of {releases} that it allows are spent already",
+                f"{self._together(dataset)}, which is {releases} releases; {len(charges)} are spent already",
                 _SPEND_LESS,
             )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from dpsample.errors import DpsampleError, InvalidValue, SystemFailure, attempt
+from dpsample.extras import not_installed, packages_of
 from dpsample.private.sources.inputs import is_hidden
 
 if TYPE_CHECKING:
@@ -277,10 +278,8 @@ def required_fsspec() -> Any:
 
 
 def _missing_extra() -> InvalidValue:
-    return InvalidValue(
-        "files in a store are read by fsspec and aiohttp; at least one is not installed",
-        "run: pip install 'dpsample[cloud]'",
-    )
+    problem = "files in a store are read by fsspec and aiohttp; at least one is not installed"
+    return not_installed(problem, *packages_of("cloud"))
 
 
 def _answered(ask: Callable[[], _T], uri: str) -> _T:
