@@ -166,6 +166,14 @@ def checked(folder: Path, listed: list[str]) -> Nights:
     return Nights(entries, listed)
 
 
+def _seconds(folder: Path, day: str) -> float:
+    """How long a night takes that nobody kills."""
+    started = time.monotonic()
+    done = night(folder, day)
+    assert done.returncode == 0, done.stderr
+    return time.monotonic() - started
+
+
 def main() -> None:
     """Run the nights, and print what they left."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -178,10 +186,9 @@ def main() -> None:
     listed = days(chosen.nights)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(folder, [*listed, "2026-12-01"])
-        started = time.monotonic()
-        assert night(folder, "2026-12-01").returncode == 0  # how long a night takes
-        whole = time.monotonic() - started
+        calm = ["2026-12-01", "2026-12-02"]
+        prepare(folder, [*listed, *calm])
+        whole = min(_seconds(folder, day) for day in calm)
         attempts = 0
         ended_before = 0
         for day in listed:
