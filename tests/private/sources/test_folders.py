@@ -10,11 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import dpsample
-from dpsample import Privacy
+from dpsample import KeepAll, Privacy
 from dpsample.accounting.parts import Part
+from dpsample.cli import cli
 from dpsample.errors import InvalidValue
+from dpsample.planning.command import command
+from dpsample.planning.setting import Setting
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.sources.source import Source
 
@@ -179,3 +183,43 @@ def test_two_folders_with_one_name(tmp_path: Path) -> None:
     write_parquet(inside / "x", "a")
     with pytest.raises(InvalidValue, match="two folders on the way"):
         counted(Source(tmp_path, "k"))
+
+
+@pytest.mark.chance("certain: only the end of commands, their words and the type of a column are looked at")
+class TestAtTheCommandLine:
+    WORDS = ("-e", "1", "-d", "1e-8")
+
+    def folders(self, folder: Path) -> str:
+        for day in ("2026-11-01", "2026-11-02"):
+            (folder / f"day={day}").mkdir(parents=True)
+            write_parquet(folder / f"day={day}" / "x", "ab" * 500)
+        return str(folder)
+
+    def test_a_part_and_a_type(self, tmp_path: Path) -> None:
+        lake, output = self.folders(tmp_path / "lake"), str(tmp_path / "o.parquet")
+        words = ["release", lake, "-k", "k", "-k", "day", *self.WORDS, "-o", output, "--force"]
+        for stated, kind in [([], pa.string()), (["--key-type", "day=date32"], pa.date32())]:
+            done = CliRunner().invoke(cli, [*words, *stated, "--part", "day=2026-11-01"])
+            assert done.exit_code == 0, done.output
+            assert dpsample.read_release(output).table.schema.field("day").type == kind
+
+    def test_a_settings_file(self, tmp_path: Path) -> None:
+        settings = tmp_path / "s.toml"
+        settings.write_text(
+            f"source = {self.folders(tmp_path / 'lake')!r}\nkey = ['day']\nkey-type = ['day=date32']\n"
+            f"epsilon = 1\ndelta = 1e-8\noutput = {str(tmp_path / 'o.parquet')!r}\n"
+        )
+        done = CliRunner().invoke(cli, ["run", str(settings)])
+        assert done.exit_code == 0, (done.output, done.exception)
+
+    @pytest.mark.parametrize("stated", [["date32"], ["day=date32", "day=int64"]])
+    def test_types_that_are_not_stated_so(self, stated: list[str], tmp_path: Path) -> None:
+        words = [word for one in stated for word in ("--key-type", one)]
+        output = str(tmp_path / "o.parquet")
+        done = CliRunner().invoke(cli, ["release", str(tmp_path), "-k", "day", *words, *self.WORDS, "-o", output])
+        assert done.exit_code == 2
+        assert "--key-type is NAME=TYPE" in done.output
+
+    def test_a_plan_writes_the_command(self) -> None:
+        source = Source("lake", "day", key_type={"day": "date32"})
+        assert "--key-type day=date32" in command(Setting(Privacy(1, "1e-8"), KeepAll()), source)

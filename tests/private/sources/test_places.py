@@ -126,6 +126,12 @@ class TestConnections:
         with pytest.raises(InvalidValue, match="either a table or a query"):
             Source(connection, "k")
 
+    def test_its_file_is_an_input(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "a.db")
+        connection = self.connection(path)
+        assert Source(connection, "k", table="clicks").inputs() == [path]
+        assert Source(self.connection(), "k", table="clicks").inputs() == []
+
     def test_a_closed_connection(self) -> None:
         connection = self.connection()
         connection.close()

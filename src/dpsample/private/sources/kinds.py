@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from dpsample.errors import InvalidValue
@@ -26,34 +26,57 @@ Kind = Literal[
 DATABASES: Final = ("database", "connection", "duckdb")  # kinds of which a table or a query is read
 
 _STORES = "s3://, gs://, abfs:// and https://"
+_OF_SPARK = ("hdfs", "s3a", "s3n", "wasb", "wasbs", "dbfs")  # schemes that Spark reads
 _ARROW_STREAM = "__arrow_c_stream__"
 _DUCKDB_ENDINGS = (".duckdb", ".ddb")
 
 
 def source_kind(data: Any, named: bool) -> Kind:
-    """Return the kind of `data`: the first that fits. `named` says whether the key columns have names."""
+    """Return the kind of `data`. `named` says whether the key columns have names."""
     if _library(data) == "polars" and type(data).__name__ == "LazyFrame":
         raise InvalidValue("a LazyFrame of polars has no rows yet", "hand in data.collect()")
+    kind = _first_that_fits(data, named)
+    if kind is None:
+        raise InvalidValue(
+            f"an object of type {type(data).__qualname__} is no source",
+            "hand in a path, a database, a DataFrame, an Arrow or DuckDB object, a list of dicts, a mapping or an "
+            "iterable of keys",
+        )
+    _check_kind(data, kind)
+    return kind
+
+
+def _first_that_fits(data: Any, named: bool) -> Kind | None:
+    """Return the first kind that fits `data`, or None: the order matters, since a list of paths is also an iterable."""
     if _is_duckdb(data):
         return "duckdb"
     if _is_files(data, named):
-        for entry in data if isinstance(data, list | tuple) else [data]:
-            if is_uri(entry):
-                check_uri(entry)
         return "files"
-    for kind, fits in _KINDS.items():
-        if fits(data):
-            _check_kind(data, kind)
-            return kind
-    raise InvalidValue(
-        f"an object of type {type(data).__qualname__} is no source",
-        "hand in a path, a database, a DataFrame, an Arrow or DuckDB object, a list of dicts, a mapping or an "
-        "iterable of keys",
-    )
+    if _is_database(data):
+        return "database"
+    if isinstance(data, sqlite3.Connection):
+        return "connection"
+    if _is_frame(data):
+        return "frame"
+    if _is_table(data):
+        return "table"
+    if _is_dataset(data):
+        return "dataset"
+    if _is_stream(data):
+        return "stream"
+    if is_records(data):
+        return "rows"
+    if isinstance(data, Mapping):
+        return "mapping"
+    return "keys" if isinstance(data, Iterable) else None
 
 
 def _check_kind(data: Any, kind: Kind) -> None:
-    """Refuse data that only look as if they were of this kind."""
+    """Refuse data that only look as if they were of this kind, and URIs that are not read."""
+    if kind == "files":
+        for entry in data if isinstance(data, list | tuple) else [data]:
+            if is_uri(entry):
+                check_uri(entry)
     if kind == "database":
         _check_database(data)
     if kind == "keys":
@@ -104,17 +127,18 @@ def _is_stream(data: Any) -> bool:
     return hasattr(data, _ARROW_STREAM) and not is_column
 
 
-_KINDS: dict[Kind, Callable[[Any], bool]] = {
-    "database": _is_database,
-    "connection": lambda data: isinstance(data, sqlite3.Connection),
-    "frame": _is_frame,
-    "table": _is_table,
-    "dataset": lambda data: _library(data) == "pyarrow" and hasattr(data, "scanner"),
-    "stream": _is_stream,
-    "rows": is_records,
-    "mapping": lambda data: isinstance(data, Mapping),
-    "keys": lambda data: isinstance(data, Iterable),
-}
+def _is_dataset(data: Any) -> bool:
+    """Whether data are a dataset of Arrow."""
+    return _library(data) == "pyarrow" and hasattr(data, "scanner")
+
+
+def _remedy(scheme: str) -> str:
+    """Return what to do with rows at a URI of a scheme that is not read."""
+    if scheme in _OF_SPARK:
+        return "read it with Spark: --engine spark, or dpsample.spark"
+    return (
+        "write the rows to Parquet files, or hand in an Arrow reader or a DuckDB relation of them"
+    )
 
 
 def _check_database(uri: str) -> None:
@@ -122,5 +146,5 @@ def _check_database(uri: str) -> None:
     if scheme not in ("postgresql", "postgres", "sqlite"):
         raise InvalidValue(
             f"a URI that begins with {scheme}:// is not read, only postgresql://, sqlite:///, {_STORES}",
-            "copy the files to this machine, or hand in a DuckDB relation",
+            _remedy(scheme),
         )

@@ -7,6 +7,7 @@ schema or by the caller, and never follow from values.
 
 import copy
 import os
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
@@ -297,6 +298,8 @@ class Source:
         """List the files on this machine that are read: of paths, of a SQLite database, of a DataFrame of Spark."""
         if self.kind == "files":
             return [os.path.abspath(path) for path in self._local_paths()]
+        if self.kind == "connection":
+            return database_files(self.data)
         if self.kind == "duckdb":
             beside = [os.path.abspath(path) for path in (self.paths[0], f"{self.paths[0]}.wal")]
             return [path for path in beside if os.path.exists(path)]
@@ -366,6 +369,15 @@ class Source:
         if self.part is not None and name == self.part.name and name not in self.key_columns:
             remedy += "; a part that is no column is vouched for: `part_vouched=...`"
         return InvalidValue(f"{problem}, but {found}", remedy)
+
+
+def database_files(connection: sqlite3.Connection) -> list[str]:
+    """List the files of the databases that a connection of SQLite has open."""
+    try:
+        rows = connection.execute("PRAGMA database_list").fetchall()
+    except sqlite3.Error:  # it was closed, or is of another thread, and is refused when it is read
+        return []
+    return [file for _, _, file in rows if file]
 
 
 def _stated(options: SourceOptions) -> SourceOptions:

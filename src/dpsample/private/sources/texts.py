@@ -65,21 +65,21 @@ def _time_text(value: datetime) -> str:
     return moment.isoformat()
 
 
-# What is written as text: classes, the kind of their values in a refusal, and how a value is written. The first entry
-# that fits counts: a bool is also an int, and a datetime also a date.
-_KINDS: list[tuple[tuple[type, ...], str, Callable[[Any], str]]] = [
-    ((str,), "text", str),
-    ((bool, np.bool_), "booleans", _boolean_text),
-    ((Integral, Decimal), "numbers", _number_text),
-    ((datetime,), "times", _time_text),
-    ((date,), "dates", date.isoformat),
-    ((UUID,), "UUIDs", str),
-]
-
-
 def _kind_of(value: Any) -> tuple[str, Callable[[Any], str]]:
-    """Return the kind of a value, and the function that writes it as text."""
-    for classes, kind, write in _KINDS:
-        if isinstance(value, classes):
-            return kind, write
+    """Return the kind of a value, as a refusal calls it, and the function that writes such a value as text.
+
+    The order matters: a bool is also an int, and a datetime also a date.
+    """
+    if isinstance(value, str):
+        return "text", str
+    if isinstance(value, bool | np.bool_):
+        return "booleans", _boolean_text
+    if isinstance(value, Integral | Decimal):
+        return "numbers", _number_text
+    if isinstance(value, datetime):
+        return "times", _time_text
+    if isinstance(value, date):
+        return "dates", date.isoformat
+    if isinstance(value, UUID):
+        return "UUIDs", str
     raise one_key(value)

@@ -1,6 +1,7 @@
 """Files that Spark reads: Parquet alone, each file once."""
 
 import re
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -9,7 +10,12 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from dpsample.errors import InvalidValue
 from dpsample.private.engine.spark.errors import translated
-from dpsample.private.sources.folders import FolderColumns, folder_values
+from dpsample.private.sources.folders import (
+    DataFile,
+    FolderColumns,
+    files_of_part,
+    folder_values,
+)
 from dpsample.private.sources.inputs import identity_of_uri, require_distinct
 from dpsample.private.sources.source import Source
 
@@ -38,7 +44,32 @@ def read_files(source: Source, session: Any) -> Any:
         )
     listing = source.listing()
     _require_parquet(listing.paths, listing.format)
-    return _read(session, [_literal(path) for path in listing.paths])
+    if "key_type" in source.options:
+        problem = "`key_type` cannot be used on Spark"
+        raise InvalidValue(problem, "cast the column of a DataFrame instead")
+    files = files_of_part(source, listing.files)
+    paths = [_literal(file.path) for file in files]
+    folders = FolderColumns.of(source, files)
+    if not folders.names:
+        return _read(session, paths)
+    folders.among(_schema(session, paths).names)
+    roots = {_root(file) for file in files}
+    if len(roots) > 1:
+        raise InvalidValue(
+            "the folders that name columns are in several places", "release each of them separately"
+        )
+    return _read(session, paths, f"file:{roots.pop()}")
+
+
+def _root(file: DataFile) -> PurePosixPath:
+    """Return the folder in which the folders that name columns begin."""
+    left = set(file.folders)
+    folder = PurePosixPath(file.path).parent
+    while left:
+        name, _, _ = folder.name.partition("=")
+        left.discard(unquote(name))
+        folder = folder.parent
+    return folder
 
 
 def _literal(path: str) -> str:
@@ -87,17 +118,24 @@ def _require_no_column_twice(session: Any, paths: list[str], uris: list[str], da
     FolderColumns(dict.fromkeys(of_folders & set(data.columns), pa.string())).among(files.columns)
 
 
-def _read(session: Any, paths: list[str]) -> Any:
-    """Read some paths with their schema, since Spark Connect would infer it again later."""
-    return session.read.schema(_schema(session, paths)).parquet(*paths)
+def _read(session: Any, paths: list[str], root: str | None = None) -> Any:
+    """Read some paths with their schema, since Spark Connect would infer it again later.
+
+    Spark looks below the root for folders that name columns; without one, it looks below paths that are folders.
+    """
+    return _reader(session, root).schema(_schema(session, paths, root)).parquet(*paths)
 
 
-def _schema(session: Any, paths: list[str]) -> T.StructType:
+def _reader(session: Any, root: str | None) -> Any:
+    return session.read if root is None else session.read.option("basePath", root)
+
+
+def _schema(session: Any, paths: list[str], root: str | None = None) -> T.StructType:
     """Return the columns of some files, where those that folders are named by are text."""
     before = session.conf.get(_INFERENCE)
     session.conf.set(_INFERENCE, "false")
     try:
-        schema: T.StructType = session.read.parquet(*paths).schema
+        schema: T.StructType = _reader(session, root).parquet(*paths).schema
         return schema
     finally:
         session.conf.set(_INFERENCE, before)
