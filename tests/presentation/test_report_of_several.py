@@ -93,6 +93,14 @@ def test_a_key_that_was_not_reported_has_a_dash_and_no_point() -> None:
     assert picture.count("<circle") == 2 * 3 - 1
 
 
+def test_keys_only_are_listed_by_how_many_releases_report_them() -> None:
+    combined = WEEKS["several, keys only"]
+    rows = cells(combined.report().html, "releases")
+    reported = combined.table.to_pydict()
+    assert dict(rows) == {k: str(n) for k, n in zip(reported["key"], reported["releases"], strict=True)}
+    assert [n for _, n in rows] == sorted((n for _, n in rows), reverse=True)
+
+
 def test_what_changed_is_from_the_first_to_the_last() -> None:
     combined = week()
     page = combined.report().html

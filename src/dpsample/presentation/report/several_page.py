@@ -73,9 +73,11 @@ def _number_reported(content: SeveralContent) -> str:
 
 
 def _each(content: SeveralContent) -> Markup | None:
-    """Return a line for each of the leading keys, and a table of all of the list."""
+    """Return a line for each of the leading keys, and a table of all of the list; for keys only, a list of keys."""
     top = content.top
-    if top is None or not len(top):
+    if top is None:
+        return _keys_only(content)
+    if not len(top):
         return None
     files = content.setting.files
     chart = figure(_lines_chart(content, top))
@@ -85,6 +87,21 @@ def _each(content: SeveralContent) -> Markup | None:
         command = content.command("top", files, "-k", len(top))
         parts.append(folded("Compute these numbers yourself", tag("pre", command, tabindex="0")))
     return join(parts)
+
+
+def _keys_only(content: SeveralContent) -> Markup | None:
+    """Return the keys that most releases report, and how many do."""
+    listed = content.together.table.sort_by([("releases", "descending")])
+    listed = listed.slice(0, content.setting.top)
+    if not len(listed):
+        return None
+    keys = key_texts(listed.select(content.together.keys))
+    rows = []
+    for key, releases in zip(keys, listed["releases"].to_pylist(), strict=True):
+        rows.append([tag("span", key, class_="key"), f"{releases:,}"])
+    names = ", ".join(map(printable, content.together.keys))
+    title = f"{len(rows):,} keys, and the number of releases that report each"
+    return table(title, [names, "releases"], rows, [False, True], first=_FIRST)
 
 
 def _lines_chart(content: SeveralContent, top: Ranked) -> LineChart:
