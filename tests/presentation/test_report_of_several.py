@@ -72,7 +72,7 @@ def test_every_number_is_the_librarys() -> None:
     page = combined.report(top=5).html
     top = list(combined.top(5))
     by_day = [dict(release.each_key()) for release in combined.releases]
-    rows = cells(page, "each")
+    rows = cells(page, "releases")
     assert len(rows) == 5
     for row, (key, e) in zip(rows, top, strict=True):
         assert row[0] == key
@@ -87,10 +87,18 @@ def test_every_number_is_the_librarys() -> None:
 def test_a_key_that_was_not_reported_has_a_dash_and_no_point() -> None:
     combined = combine(day(1), Release(day(2).table.slice(1), day(2).terms))
     page = combined.report(top=3).html
-    (row,) = (row for row in cells(page, "each") if row[0] == "k00000")
+    (row,) = (row for row in cells(page, "releases") if row[0] == "k00000")
     assert row[-1] == "-"
     picture = page[page.index('id="chart-each"') :].split("</svg>")[0]
     assert picture.count("<circle") == 2 * 3 - 1
+
+
+def test_keys_only_are_listed_by_how_many_releases_report_them() -> None:
+    combined = WEEKS["several, keys only"]
+    rows = cells(combined.report().html, "releases")
+    reported = combined.table.to_pydict()
+    assert dict(rows) == {k: str(n) for k, n in zip(reported["key"], reported["releases"], strict=True)}
+    assert [n for _, n in rows] == sorted((n for _, n in rows), reverse=True)
 
 
 def test_what_changed_is_from_the_first_to_the_last() -> None:
@@ -101,7 +109,7 @@ def test_what_changed_is_from_the_first_to_the_last() -> None:
     assert f"1 of {found.tested} reported keys changed, k00000 most." in seen(page)
     assert "From 2026-11-01 to 2026-11-03." in seen(page)
     (row,) = found.table.to_pylist()
-    assert [f"{row['low']:+,.0f} to {row['high']:+,.0f}", "rose"] == cells(page, "changed")[0][-2:]
+    assert [f"{row['low']:+,.0f} to {row['high']:+,.0f}", "rose"] == cells(page, "changes")[0][-2:]
 
 
 def test_the_command_shows_several_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

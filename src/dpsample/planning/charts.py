@@ -49,12 +49,12 @@ def position_of(forecast: Forecast) -> Position:
     setting = forecast.setting
     size = setting.size
     bound = setting.max_keys_per_user
-    return {
-        "epsilon": budget_value(setting.privacy),
-        "delta": text(setting.privacy.delta),
-        "sampling": f"{size.scheme}, about {size.size:,} keys" if size else sampling_of(forecast),
-        "users": f"{bound:,}" if bound else "no bound",
-    }
+    position = {"epsilon": budget_value(setting.privacy), "delta": text(setting.privacy.delta)}
+    position["sampling"] = sampling_of(forecast)
+    if size is not None:
+        position["sampling"] = f"{size.scheme}, about {size.size:,} keys"
+    position["users"] = f"{bound:,}" if bound else "no bound"
+    return position
 
 
 def joined(position: Position) -> str:
@@ -118,10 +118,11 @@ class _ByEpsilon:
                 lines.setdefault(method, []).append((_epsilon(forecast), value))
         stated = stated_name(self.plan.forecasts[0].setting.privacy)
         epsilons = [_epsilon(forecast) for forecast in self.plan.forecasts]
-        x = Axis(stated, (min(epsilons) / _ROOM, max(epsilons) * _ROOM), log=True)
+        span = (min(epsilons) / _ROOM, max(epsilons) * _ROOM)
+        x = Axis(stated, span, log=True)
         y = Axis(self.y, (0.0, _ROOM * self.largest))
         name = f"{self.name}-{number}"
-        title = f"{self.y[0].upper()}{self.y[1:]} of each method, by {stated}."
+        title = f"{self.y.capitalize()} of each method, by {stated}."
         chart = LineChart(
             Caption(name, title, f"Line chart. {title}"), x, y, _drawn(lines), dots=True
         )
@@ -145,7 +146,8 @@ def _reporting_curves(forecasts: Sequence[Forecast]) -> Iterator[Placed]:
     in_equal_ratios = np.geomspace(1, end, _CURVE_POINTS)
     frequencies = np.unique(np.rint(in_equal_ratios).astype(np.int64))
     title = "Rare keys are hidden and frequent keys are reported. In between, chance decides."
-    x = Axis("frequency", (1.0, float(max(frequencies[-1], 2))), log=True)
+    last = float(max(frequencies[-1], 2))
+    x = Axis("frequency", (1.0, last), log=True)
     y = Axis("reporting probability", (0.0, 1.0))
     every = -(-len(frequencies) // _TABLE_ROWS)
     for number, forecast in enumerate(forecasts):
@@ -153,7 +155,8 @@ def _reporting_curves(forecasts: Sequence[Forecast]) -> Iterator[Placed]:
         caption = Caption(f"curve-{number}", title, f"Line chart. {title}")
         chart = LineChart(caption, x, y, _drawn(lines))
         some = {name: points[::every] for name, points in lines.items()}
-        yield Placed(joined(position_of(forecast)), chart, ["frequency", *lines], _rows(some))
+        position = joined(position_of(forecast))
+        yield Placed(position, chart, ["frequency", *lines], _rows(some))
 
 
 def _curve(forecast: Forecast, frequencies: Ints) -> Lines:
@@ -176,19 +179,24 @@ def _drawn(lines: Lines) -> list[Line]:
     """Return the lines of a chart; a pointer shows the numbers of a point."""
     drawn = []
     for name, places in lines.items():
-        points = [Point(x, y, said=f"{name}: {y:,.4g} at {x:g}") for x, y in places]
+        points = []
+        for x, y in places:
+            points.append(Point(x, y, said=f"{name}: {y:,.4g} at {x:g}"))
         drawn.append(Line(name, points))
     return drawn
 
 
 def _rows(lines: Lines) -> list[list[str]]:
     """Return the points of all lines as the rows of a table: a place, then the number of each line, or a dash."""
-    numbers = {name: dict(points) for name, points in lines.items()}
-    places = dict.fromkeys(x for points in lines.values() for x, _ in points)
+    places: dict[float, None] = {}
+    for points in lines.values():
+        places |= dict.fromkeys(x for x, _ in points)
+    by_line = [dict(points) for points in lines.values()]
     rows = []
     for x in places:
         cells = [f"{x:,g}"]
-        for points in numbers.values():
-            cells.append(f"{points[x]:,.4g}" if x in points else "-")
+        for numbers in by_line:
+            y = numbers.get(x)
+            cells.append("-" if y is None else f"{y:,.4g}")
         rows.append(cells)
     return rows

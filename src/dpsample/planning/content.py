@@ -88,8 +88,11 @@ def _record(forecast: Forecast, plan: Plan, shown: Sequence[Column]) -> dict[str
 def _summary(forecast: Forecast, shown: Sequence[Column], facts: Sequence[str]) -> str:
     """Return the numbers of the release in one line, to be read aloud."""
     privacy = forecast.setting.privacy
-    titled = [f"{column.title}: {fact}" for column, fact in zip(shown, facts, strict=True)]
-    return f"{stated_name(privacy)} {budget_value(privacy)}. {'; '.join(titled)}."
+    epsilon = f"{stated_name(privacy)} {budget_value(privacy)}"
+    titled = []
+    for column, fact in zip(shown, facts, strict=True):
+        titled.append(f"{column.title}: {fact}")
+    return f"{epsilon}. {'; '.join(titled)}."
 
 
 def _meaning(forecast: Forecast) -> list[str]:

@@ -154,7 +154,8 @@ class _Search:
 
     def setting_at(self, place: int) -> Setting:
         """Return the setting with the epsilon of a place."""
-        return replace(self.setting, privacy=Privacy(_epsilon(place), self.setting.privacy.delta))
+        privacy = Privacy(_epsilon(place), self.setting.privacy.delta)
+        return replace(self.setting, privacy=privacy)
 
     def forecast_at(self, place: int, quick: bool = False) -> Forecast:
         """Return the forecast at a place, without other methods."""

@@ -85,7 +85,8 @@ class _ValueMoments:
         far = keys.where(~inside)
         bias = self._at(near, self.total.bias)
         mean = float(near.expected(bias))
-        variance = float(near.expected(self._at(near, self.total.variances)))
+        variances = self._at(near, self.total.variances)
+        variance = float(near.expected(variances))
         which_are_selected = (1 - near.share) * float(near.expected(bias**2))
         variance += which_are_selected
         variance += float(far.expected(self._variances_beyond(far)))
@@ -123,7 +124,8 @@ class _ValueMoments:
         """Return the moments of the densities over the selected keys, by the formulas in the module's docstring."""
         density = self._rows_at(keys, self.density)
         with_total = self._rows_at(keys, self.density_with_total)
-        squares = np.array([keys.expected(self._rows_at(keys, row)) for row in self.products])
+        products = [self._rows_at(keys, row) for row in self.products]
+        squares = np.array([keys.expected(product) for product in products])
 
         share = keys.share
         weighted = density * keys.counts

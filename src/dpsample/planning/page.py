@@ -73,7 +73,9 @@ def explore(plan: Plan) -> Page:
     """
     title = f"NOT PRIVATE: {_TITLE}" if plan.notice else _TITLE
     data = {"plan": content(plan)}
-    document = Document(title, _body(plan), data, [_own("page.js")], [_own("page.css")])
+    scripts = [_own("page.js")]
+    styles = [_own("page.css")]
+    document = Document(title, _body(plan), data, scripts, styles)
     return Page(document.html(), plan.notice not in (None, HISTOGRAM))
 
 
@@ -119,7 +121,8 @@ def _controls(sliders: list[Axis]) -> Markup:
             controls.append(_slider(axis))
     trouble = tag("p", id="trouble", role="alert", class_="bad")
     form = tag("form", *controls, trouble, autocomplete="off")
-    return join([form, tag("div", *fixed, class_="fixed"), tag("div", id="meaning")])
+    below = tag("div", *fixed, class_="fixed")
+    return join([form, below, tag("div", id="meaning")])
 
 
 def _list(axis: Axis) -> Markup:
@@ -173,7 +176,9 @@ def _methods(plan: Plan) -> Markup:
         "All private methods have the same privacy", ["method", *heads], [], are_numbers
     )
     meanings = legend(plan.forecasts).items()
-    listed = [tag("div", tag("dt", name), tag("dd", words)) for name, words in meanings]
+    listed = []
+    for name, words in meanings:
+        listed.append(tag("div", tag("dt", name), tag("dd", words)))
     summary = tag("summary", "What the columns and methods mean")
     explained = tag("details", summary, tag("dl", *listed), class_="legend")
     return join([methods, tag("div", id="notes"), explained])
@@ -192,7 +197,8 @@ def _code(name: str, title: str) -> Markup:
     """Return the place of some code, with a button that copies it."""
     code = tag("pre", id=name, tabindex="0", aria_label=title)
     button = tag("button", "Copy", type="button", data_copies=name, aria_label=f"Copy: {title}")
-    return tag("div", tag("h3", title), code, button, tag("span", role="status", class_="good"))
+    status = tag("span", role="status", class_="good")
+    return tag("div", tag("h3", title), code, button, status)
 
 
 @lru_cache

@@ -52,14 +52,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        form = {
-            "goal": None if self.goal is None else str(self.goal),
-            "delta_by_number_of_elements": self.default_delta,
-            "forecasts": [forecast.to_json() for forecast in self.forecasts],
-            "release": self.release,
-        }
+        form: dict[str, Any] = {}
         if self.notice:
-            return {"NOT private": self.notice, **form}
+            form["NOT private"] = self.notice
+        form["goal"] = None if self.goal is None else str(self.goal)
+        form["delta_by_number_of_elements"] = self.default_delta
+        form["forecasts"] = [forecast.to_json() for forecast in self.forecasts]
+        form["release"] = self.release
         return form
 
     def lines(self) -> list[str]:

@@ -89,15 +89,12 @@ def _expected_ways(numbers: UserNumbers, setting: Setting) -> list[Expected]:
     filled = [option.filled(setting.sampling) for option in options]
     chosen = fuller(filled)
     expected = []
+    counted = not setting.keys_only
+    unknown = (None,) * len(SIZES)
     for option, own in zip(options, filled, strict=True):
-        way = Way(
-            option.method,
-            counted=not setting.keys_only,
-            keys_each=option.keys_each,
-            chosen=own is chosen,
-            filled=own.capacity,
-            count_errors=(None,) * len(SIZES),
-        )
+        is_chosen = own is chosen
+        keys_each = option.keys_each
+        way = Way(option.method, counted, keys_each, is_chosen, own.capacity, unknown)
         expected.append(_expected(numbers, setting, option, way))
     return expected
 

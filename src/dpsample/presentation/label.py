@@ -41,7 +41,10 @@ def label_of(release: Published) -> dict[str, str]:
     fields["empirical metrics"] = ["no attack was tried on this release", _VERIFIED]
     fields["interpretation"] = explain_strength(terms.privacy, terms.unit)
     fields["other"] = _other(terms)
-    return {name: " ".join(map(sentence, clauses)) for name, clauses in fields.items()}
+    label = {}
+    for name, clauses in fields.items():
+        label[name] = " ".join(map(sentence, clauses))
+    return label
 
 
 def _parameters(terms: Terms) -> list[str]:
@@ -54,18 +57,22 @@ def _parameters(terms: Terms) -> list[str]:
 
 
 def _unit(terms: Terms) -> list[str]:
-    parts = [printable(words) for words in terms.facts().words(Topic.PART)]
+    facts = terms.facts()
+    parts = map(printable, facts.words(Topic.PART))
     return [explain_protected(terms.max_keys, terms.unit), *parts]
 
 
 def _utility(terms: Terms) -> list[str]:
     facts = terms.facts()
-    totals = [f"the data have a total of about {words}" for words in facts.words(Topic.TOTAL)]
-    return [*facts.words(Topic.SEEN, Topic.COUNTED, Topic.SUMMED, Topic.KEPT), *totals]
+    clauses = facts.words(Topic.SEEN, Topic.COUNTED, Topic.SUMMED, Topic.KEPT)
+    for words in facts.words(Topic.TOTAL):
+        clauses.append(f"the data have a total of about {words}")
+    return clauses
 
 
 def _mechanism(terms: Terms) -> list[str]:
-    steps = terms.facts().words(Topic.SAMPLED, Topic.FOUND, Topic.CHOSEN, Topic.REPORTED)
+    facts = terms.facts()
+    steps = facts.words(Topic.SAMPLED, Topic.FOUND, Topic.CHOSEN, Topic.REPORTED)
     tokens = [] if terms.grid is None else [_TOKEN]
     return [*steps, *tokens, _EXACT]
 

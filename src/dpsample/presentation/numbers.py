@@ -12,7 +12,9 @@ def whole(number: float, rounded: Callable[[float], int] = round) -> str:
     >>> whole(1690.4), whole(0.2, math.ceil)
     ('1,690', '1')
     """
-    return f"{rounded(number):,}" if math.isfinite(number) else shown_number(number)
+    if not math.isfinite(number):
+        return shown_number(number)
+    return f"{rounded(number):,}"
 
 
 def interval(low: float, high: float) -> str:
@@ -21,7 +23,9 @@ def interval(low: float, high: float) -> str:
     >>> interval(1541.7, 1840.2)
     '1,541 to 1,841'
     """
-    return f"{whole(low, math.floor)} to {whole(high, math.ceil)}"
+    first = whole(low, math.floor)
+    last = whole(high, math.ceil)
+    return f"{first} to {last}"
 
 
 def with_interval(value: float, low: float, high: float) -> str:

@@ -49,19 +49,21 @@ def top_chart(
     name: str, title: str, top: Ranked, terms: Terms, first: int | None = None
 ) -> RowChart:
     """Return the chart of a top list, or of its `first` keys; `name` is what a page knows it by."""
-    measured = terms.kind.estimated
-    subtitle = (
-        f"{measured[0].upper()}{measured[1:]}, with {100 * top.level:g} % intervals {top.intervals}"
-    )
+    estimated = terms.kind.estimated
+    measured = f"{estimated[0].upper()}{estimated[1:]}"
+    intervals = f"{100 * top.level:g} % intervals {top.intervals}"
+    subtitle = f"{measured}, with {intervals}"
     bars = list(_bars(top))[:first]
-    listed = "; ".join(f"{bar.label}: {bar.said}" for bar in bars)
-    described = f"Bar chart. {subtitle}: {listed}."
+    listed = [f"{bar.label}: {bar.said}" for bar in bars]
+    described = f"Bar chart. {subtitle}: {'; '.join(listed)}."
     return RowChart(Caption(name, title, described, subtitle), bars)
 
 
 def _bars(top: Ranked) -> Iterator[Bar]:
     """Yield a bar for each key of a top list."""
-    for key, row in zip(key_texts(top.groups), top.numbers.to_pylist(), strict=True):
+    keys = key_texts(top.groups)
+    rows = top.numbers.to_pylist()
+    for key, row in zip(keys, rows, strict=True):
         value = row["value"]
         low = row["low"]
         high = row["high"]

@@ -85,7 +85,8 @@ def printable(text: str, longest: int = _LONGEST) -> str:
     a\\u202eb\\x00 c:\\\\d\\x20 xxxx… (10 characters)
     """
     if len(text) > longest:
-        return f"{printable(text[:longest])}… ({len(text):,} characters)"
+        kept = printable(text[:longest])
+        return f"{kept}… ({len(text):,} characters)"
     if not text:
         return "''"
     if text.isprintable() and "\\" not in text and text == text.strip():
@@ -109,8 +110,11 @@ def readable(column: pa.ChunkedArray) -> list[str]:
     """Return the values of a column as texts for a page: without quotes, escaped and cut by `printable`."""
     if is_text(column.type):
         return [printable(value) for value in column.to_pylist()]
-    texts = _texts(column)
-    return [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
+    return [_cut_for_page(text) for text in _texts(column)]
+
+
+def _cut_for_page(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def key_texts(keys: pa.Table) -> list[str]:
@@ -138,4 +142,7 @@ def _texts(column: pa.ChunkedArray) -> Sequence[str]:
 
 def _cut(value: str) -> str:
     """Cut a value that is too wide, and keep its last character: a quotation mark."""
-    return value if len(value) <= _WIDTH else f"{value[: _WIDTH - 4]}...{value[-1]}"
+    if len(value) <= _WIDTH:
+        return value
+    kept = value[: _WIDTH - 4]
+    return f"{kept}...{value[-1]}"

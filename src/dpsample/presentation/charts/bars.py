@@ -99,7 +99,8 @@ class Change:
         end = x(self.after or 0.0)
         low = x(self.low)
         high = x(self.high)
-        yield tag("path", d=f"M{start} {middle}H{end}", **stroke(0), stroke_width=2, opacity=0.6)
+        way = f"M{start} {middle}H{end}"
+        yield tag("path", d=way, **stroke(0), stroke_width=2, opacity=0.6)
         yield interval(low, high, middle, _CAP)
         if self.before is not None:
             yield tag("circle", cx=start, cy=middle, r=4, **stroke(0), stroke_width=2)
@@ -131,14 +132,17 @@ class RowChart(Chart):
     def _wide(self, width: int) -> Picture:
         labels = [cut(row.label, _MOST_LABEL) for row in self.rows]
         start = _widest(labels) + _GAP
-        end = width - _widest([row.said for row in self.rows]) - _GAP
+        said = [row.said for row in self.rows]
+        end = width - _widest(said) - _GAP
         x = self._scale(round(start, 1), round(end, 1))
         drawn = []
         for n, row in enumerate(self.rows):
             top = n * _ROW
-            drawn.append(label(labels[n], x.start - _GAP, top + _TEXT, "end"))
-            drawn += row.drawn(x, top + _ROW / 2 - 1)
-            drawn.append(label(row.said, width, top + _TEXT, "end"))
+            baseline = top + _TEXT
+            middle = top + _ROW / 2 - 1
+            drawn.append(label(labels[n], x.start - _GAP, baseline, "end"))
+            drawn += row.drawn(x, middle)
+            drawn.append(label(row.said, width, baseline, "end"))
         return Picture(drawn, width, len(self.rows) * _ROW)
 
     def _narrow(self, width: int) -> Picture:
@@ -146,10 +150,11 @@ class RowChart(Chart):
         drawn = []
         for n, row in enumerate(self.rows):
             top = n * _NARROW_ROW
-            words = cut(row.label, width - text_width(row.said) - _GAP)
-            drawn.append(label(words, 0, top + _TEXT, weight="600"))
-            drawn.append(label(row.said, width, top + _TEXT, "end"))
-            drawn += row.drawn(x, top + _TEXT + _BAR)
+            baseline = top + _TEXT
+            room = width - text_width(row.said) - _GAP
+            drawn.append(label(cut(row.label, room), 0, baseline, weight="600"))
+            drawn.append(label(row.said, width, baseline, "end"))
+            drawn += row.drawn(x, baseline + _BAR)
         return Picture(drawn, width, len(self.rows) * _NARROW_ROW)
 
     def _scale(self, start: float, end: float) -> Scale:
@@ -160,7 +165,8 @@ class RowChart(Chart):
         if self.log_from is None:
             return Scale(0.0, max(largest, 1e-9), start, end)
         # intervals may end beyond the estimates
-        least = max(min([self.log_from, *values]) / _LOG_ROOM, 1.0)
+        smallest = min([self.log_from, *values])
+        least = max(smallest / _LOG_ROOM, 1.0)
         most = max(largest * _LOG_ROOM, 2 * least)
         return Scale(least, most, start, end, log=True)
 

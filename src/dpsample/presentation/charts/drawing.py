@@ -72,8 +72,10 @@ class Chart(ABC):
         width = inside.width + 2 * _MARGIN
         height = top + inside.height + _MARGIN
         ground = tag("rect", width=width, height=height, fill="#ffffff")
-        moved = tag("g", *inside.marks, transform=f"translate({_MARGIN} {top})")
-        return self._element(Picture([ground, *head, moved], width, height), _INK[False])
+        below = f"translate({_MARGIN} {top})"
+        moved = tag("g", *inside.marks, transform=below)
+        whole = Picture([ground, *head, moved], width, height)
+        return self._element(whole, _INK[False])
 
     def _element(self, picture: Picture, color: str | None = None) -> Markup:
         """Return a picture as an element; `color` is that of its texts, where no style sheet states one."""

@@ -116,7 +116,8 @@ class LineChart(Chart):
 
     def _x_scale(self, start: float, end: float) -> Scale:
         if self.x.names:
-            return Scale(-_STEP_ROOM, len(self.x.names) - 1 + _STEP_ROOM, start, end)
+            last = len(self.x.names) - 1
+            return Scale(-_STEP_ROOM, last + _STEP_ROOM, start, end)
         values = [point.x for point in self._points()]
         low, high = self.x.span or _span(values)
         if self.dots and self.x.span is None and self.x.log:
@@ -144,18 +145,21 @@ class LineChart(Chart):
 
     def _x_axis(self, x: Scale, bottom: float) -> Iterator[Markup]:
         """Yield the line, the ticks and the label; a tick whose text would touch the one before is left out."""
-        yield tag("path", d=f"M{x.start:.1f} {bottom}H{x.end:.1f}", stroke="currentColor")
+        across = f"M{x.start} {bottom}H{x.end}"
+        yield tag("path", d=across, stroke="currentColor")
         free_from = 0.0
         for tick, words in self._x_ticks(x):
             place = x(tick)
             half = text_width(words) / 2
-            fits = place - half >= free_from and place + half <= x.end + 2 * _GAP
-            if fits:
-                free_from = place + half + _GAP
+            start = place - half
+            end = place + half
+            if start >= free_from and end <= x.end + 2 * _GAP:
+                free_from = end + _GAP
                 yield tag("path", d=f"M{place} {bottom}v5", stroke="currentColor")
                 yield label(words, place, bottom + _LINE + 2, "middle")
         if self.x.label:
-            yield label(self.x.label, x.end, bottom + 2 * _LINE + _GAP, "end")
+            below = bottom + 2 * _LINE + _GAP
+            yield label(self.x.label, x.end, below, "end")
 
     def _x_ticks(self, x: Scale) -> list[tuple[float, str]]:
         """Return the places of the ticks, and their texts."""
@@ -165,18 +169,21 @@ class LineChart(Chart):
 
     def _line(self, number: int, line: Line, x: Scale, y: Scale) -> Iterator[Markup]:
         """Yield a line; with dots also its points and their intervals."""
-        places = " ".join(f"{x(point.x)},{y(point.y)}" for point in line.points)
+        places = [f"{x(point.x)},{y(point.y)}" for point in line.points]
         look = {"stroke_width": 2, "stroke_linejoin": "round", "stroke_dasharray": DASHES[number]}
-        yield tag("polyline", points=places, **stroke(number), **look)
+        yield tag("polyline", points=" ".join(places), **stroke(number), **look)
         if not self.dots:
             return
         for point in line.points:
             place = x(point.x)
+            height = y(point.y)
             if point.low is not None and point.high is not None:
-                path = f"M{place} {y(point.low)}V{y(point.high)}"
+                low = y(point.low)
+                high = y(point.high)
+                path = f"M{place} {low}V{high}"
                 yield tag("path", d=path, **stroke(number), stroke_width=1.5, opacity=0.7)
             said = tag("title", point.said) if point.said else ""
-            yield tag("circle", said, cx=place, cy=y(point.y), r=4, **fill(number))
+            yield tag("circle", said, cx=place, cy=height, r=4, **fill(number))
 
     def _legend(self, width: int) -> Iterator[Markup]:
         """Yield a row for each line above the plot: a piece of the line, and its name."""
@@ -201,10 +208,12 @@ class LineChart(Chart):
                 last = line.points[-1]
                 ends.append((y(last.y), x(last.x), number))
         ends.sort()
-        heights = _apart([height for height, _, _ in ends], y.start - _GAP)
+        wanted = [height for height, _, _ in ends]
+        heights = _apart(wanted, y.start - _GAP)
         for (_, end, number), height in zip(ends, heights, strict=True):
             name = cut(self.lines[number].name, _MOST_NAME)
-            yield tag("text", name, x=end + 2 * _GAP, y=height + 4, **fill(number))
+            start = end + 2 * _GAP
+            yield tag("text", name, x=start, y=height + 4, **fill(number))
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:

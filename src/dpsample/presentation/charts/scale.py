@@ -20,15 +20,16 @@ class Scale:
     def __call__(self, value: float) -> float:
         """Return the place of a number; one beyond an end is placed at that end."""
         inside = min(max(value, self.low), self.high)
-        share = self._share(inside)
-        return round(self.start + share * (self.end - self.start), 1)
+        length = self.end - self.start
+        return round(self.start + self._share(inside) * length, 1)
 
     def _share(self, value: float) -> float:
         """Return how far a number is from `low` to `high`, from 0 to 1."""
         if self.low == self.high:
             return 0.5
         if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            span = math.log(self.high / self.low)
+            return math.log(value / self.low) / span
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[float]:
@@ -79,14 +80,17 @@ def even_ticks(low: float, high: float) -> list[float]:
         return [low]
     least = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(least))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
+    round_steps = [factor * power for factor in (1, 2, 5, 10)]
+    step = next(step for step in round_steps if step >= least)
     first = math.floor(low / step)
     last = math.ceil(high / step)
     # rounded to the digits of a step, which multiplication does not keep
     digits = 1 - math.floor(math.log10(step))
     ticks = [round(n * step, digits) for n in range(first, last + 1)]
     room = 0.001 * step  # a tick at an end may be rounded past it
-    return [tick for tick in ticks if low - room <= tick <= high + room]
+    first_shown = low - room
+    last_shown = high + room
+    return [tick for tick in ticks if first_shown <= tick <= last_shown]
 
 
 def tick_text(value: float) -> str:

@@ -45,10 +45,13 @@ class Document:
 
     def html(self) -> str:
         """Return the HTML of the document."""
-        blocks = [_block(name, value) for name, value in self.data.items()]
+        parts = [self.body]
+        for name, value in self.data.items():
+            parts.append(_block(name, value))
         # modules run after all of the page is there, in order, and share no names
-        code = [tag("script", Markup(script), type="module") for script in self._all_scripts()]
-        body = tag("body", self.body, *blocks, *code)
+        for script in self._all_scripts():
+            parts.append(tag("script", Markup(script), type="module"))
+        body = tag("body", *parts)
         page = tag("html", self._head(), body, lang="en")
         return f"<!DOCTYPE html>\n{page}\n"
 
@@ -80,7 +83,8 @@ def policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
     sources = dict.fromkeys(("default-src", "connect-src", "base-uri", "form-action"), none)
     sources["script-src"] = " ".join(map(_hash, scripts)) or none
     sources["style-src"] = " ".join(map(_hash, styles)) or none
-    return "; ".join(f"{kind} {allowed}" for kind, allowed in sources.items())
+    rules = [f"{kind} {allowed}" for kind, allowed in sources.items()]
+    return "; ".join(rules)
 
 
 def _hash(code: str) -> str:
@@ -109,4 +113,5 @@ def _colors() -> str:
 
 
 def _variables(colors: Mapping[str, str]) -> str:
-    return " ".join(f"--{name}: {color};" for name, color in colors.items())
+    variables = [f"--{name}: {color};" for name, color in colors.items()]
+    return " ".join(variables)

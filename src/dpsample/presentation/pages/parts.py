@@ -10,20 +10,16 @@ from dpsample.presentation.markup import Markup, join, tag
 def figure(chart: Chart, alternative: Markup | None = None) -> Markup:
     """Show a chart: its title and subtitle, a wide and a narrow picture, and the same as a table, folded."""
     caption = chart.caption
-    words: list[Markup] = [tag("strong", caption.title)]
+    words = [tag("strong", caption.title)]
     if caption.subtitle:
         words.append(tag("span", caption.subtitle))
-    folded = Markup()
+    parts = [tag("figcaption", *words)]
+    parts.append(tag("div", chart.svg(WIDE), class_="chart wide"))
+    parts.append(tag("div", chart.svg(NARROW), class_="chart narrow"))
     if alternative is not None:
-        folded = tag("details", tag("summary", "The same as a table"), alternative)
-    return tag(
-        "figure",
-        tag("figcaption", *words),
-        tag("div", chart.svg(WIDE), class_="chart wide"),
-        tag("div", chart.svg(NARROW), class_="chart narrow"),
-        folded,
-        id=f"chart-{caption.name}",
-    )
+        summary = tag("summary", "The same as a table")
+        parts.append(tag("details", summary, alternative))
+    return tag("figure", *parts, id=f"chart-{caption.name}")
 
 
 def rows(

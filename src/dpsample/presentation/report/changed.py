@@ -35,7 +35,9 @@ def changed_section(content: Content) -> Markup | None:
         "print(dpsample.changes(before, release))",
     )
     compute = again(content, python, ["changes", before, FILE])
-    return join([changes_shown(changes, content.terms.keys, content.terms.kind.estimated), compute])
+    terms = content.terms
+    shown = changes_shown(changes, terms.keys, terms.kind.estimated)
+    return join([shown, compute])
 
 
 def changes_shown(changes: Changed, keys: Sequence[str], estimated: str) -> Markup:
@@ -45,20 +47,25 @@ def changes_shown(changes: Changed, keys: Sequence[str], estimated: str) -> Mark
     rows = _rows_of(changes, keys)
     marks = _marks(rows)
     chart = RowChart(_caption(changes, rows, estimated), marks, log_from=_log_from(marks))
-    shown = min(len(changes), _ROWS)
-    some = f", of {len(changes):,} that changed" if len(changes) > shown else ""
-    title = f"The {shown:,} keys with the largest certain changes{some}"
-    heads = [*map(printable, keys), *_HEADS]
-    numbers = [*(False for _ in keys), True, True, True, False]
-    cells = list(_cells(changes, keys, rows))
-    shown_rows = table(title, heads, cells, numbers, first=_FIRST)
-    listed = folded("The same as a table", shown_rows, *claims(changes.notes))
     counted = (
         "What was counted is compared: ordinary variation from day to day counts as a change. "
         f"At most {100 * changes.fdr:g} % of the listed keys did not change, in the mean."
     )
     about = tag("p", counted, class_="quiet")
+    listed = _table(changes, keys, rows)
     return join([figure(chart), about, tag("div", listed, class_="data")])
+
+
+def _table(changes: Changed, keys: Sequence[str], rows: Sequence[dict[str, Any]]) -> Markup:
+    """Return the changes as a table, with the notes on them, folded."""
+    shown = len(rows)
+    some = f", of {len(changes):,} that changed" if len(changes) > shown else ""
+    title = f"The {shown:,} keys with the largest certain changes{some}"
+    heads = [*map(printable, keys), *_HEADS]
+    are_numbers = [*(False for _ in keys), True, True, True, False]
+    cells = _cells(changes, keys, rows)
+    listed = table(title, heads, cells, are_numbers, first=_FIRST)
+    return folded("The same as a table", listed, *claims(changes.notes))
 
 
 def _rows_of(changes: Changed, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -66,28 +73,32 @@ def _rows_of(changes: Changed, keys: Sequence[str]) -> list[dict[str, Any]]:
     listed = changes.table.slice(0, _ROWS)
     numbers = listed.drop_columns(list(keys)).rename_columns(_COLUMNS)
     rows: list[dict[str, Any]] = numbers.to_pylist()
-    for row, key in zip(rows, key_texts(listed.select(keys)), strict=True):
+    texts = key_texts(listed.select(keys))
+    for row, key in zip(rows, texts, strict=True):
         row["key"] = key
     return rows
 
 
 def _caption(changes: Changed, rows: Sequence[dict[str, Any]], estimated: str) -> Caption:
     """Return the words of the chart; its title names the key with the largest certain change."""
-    first = rows[0]
-    title = f"{len(changes):,} of {changes.tested:,} reported keys changed, {first['key']} most."
+    most = rows[0]["key"]
+    title = f"{len(changes):,} of {changes.tested:,} reported keys changed, {most} most."
     subtitle = (
         f"{estimated[0].upper()}{estimated[1:]}, logarithmic: a ring before, a dot after, "
         "a bar for where the change may end"
     )
-    listed = "; ".join(f"{row['key']}: {_said(row)}" for row in rows[:_DRAWN])
-    return Caption("changed", title, f"Chart of changes. {listed}.", subtitle)
+    listed = [f"{row['key']}: {_said(row)}" for row in rows[:_DRAWN]]
+    described = f"Chart of changes. {'; '.join(listed)}."
+    return Caption("changed", title, described, subtitle)
 
 
 def _marks(rows: Sequence[dict[str, Any]]) -> list[Change]:
     marks = []
     for row in rows[:_DRAWN]:
         low, high = _ends(row)
-        marks.append(Change(row["key"], _said(row), row["before"], row["after"], low, high))
+        before = row["before"]
+        after = row["after"]
+        marks.append(Change(row["key"], _said(row), before, after, low, high))
     return marks
 
 
@@ -100,23 +111,33 @@ def _log_from(marks: Sequence[Change]) -> float:
 
 def _ends(row: dict[str, Any]) -> tuple[float, float]:
     """Return the interval of where the change leads: to the number after, or back to the one before if that is new."""
+    low = row["low"]
+    high = row["high"]
     if row["before"] is None:
-        return row["after"] - row["high"], row["after"] - row["low"]
-    return row["before"] + row["low"], row["before"] + row["high"]
+        after = row["after"]
+        return after - high, after - low
+    before = row["before"]
+    return before + low, before + high
 
 
 def _said(row: dict[str, Any]) -> str:
     """Say how a key changed."""
-    return f"{row['direction']}, {row['low']:+,.0f} to {row['high']:+,.0f}"
+    return f"{row['direction']}, {_interval(row)}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    """Return the interval of a change, with signs."""
+    return f"{row['low']:+,.0f} to {row['high']:+,.0f}"
 
 
 def _cells(
     changes: Changed, keys: Sequence[str], rows: Sequence[dict[str, Any]]
 ) -> Iterator[list[object]]:
     """Yield the rows of the table: a key, its two estimates, the interval of the change, and its direction."""
-    columns = [readable(changes.table.slice(0, _ROWS)[name]) for name in keys]
+    listed = changes.table.slice(0, len(rows))
+    columns = [readable(listed[name]) for name in keys]
     for n, row in enumerate(rows):
-        change = f"{row['low']:+,.0f} to {row['high']:+,.0f}"
+        change = _interval(row)
         before = _estimate(row["before"])
         after = _estimate(row["after"])
         yield [*key_cells(columns, n), before, after, change, row["direction"]]

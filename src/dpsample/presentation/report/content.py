@@ -159,7 +159,9 @@ def round_frequencies(first: int, last: float, few: bool = False) -> list[int]:
     elif decades > 2.5:
         in_each_decade = (1, 3)
     frequencies = [first]
-    for power in range(int(math.log10(first)), int(math.log10(last)) + 1):
+    first_power = int(math.log10(first))
+    last_power = int(math.log10(last))
+    for power in range(first_power, last_power + 1):
         for step in in_each_decade:
             frequency = step * 10**power
             if first < frequency <= last:

@@ -19,7 +19,10 @@ def column_name(content: Content) -> str:
 
 def estimate_cells(estimates: Sequence[Estimate]) -> list[list[str]]:
     """Return the cells of each estimate: its value, its interval, and, if some are not, whether it is guaranteed."""
-    rows = [[whole(number.value), interval(number.low, number.high)] for number in estimates]
+    rows = []
+    for number in estimates:
+        ends = interval(number.low, number.high)
+        rows.append([whole(number.value), ends])
     if all(number.guaranteed for number in estimates):
         return rows
     for row, number in zip(rows, estimates, strict=True):

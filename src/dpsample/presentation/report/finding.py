@@ -31,14 +31,12 @@ def finding_section(content: Content) -> Markup:
     words = tag("p", *finding(content), class_="lead")
     if top is None or not len(top):
         return words
-    chart = top_chart("top", _chart_title(content, top), top, content.terms, first=_BARS)
+    title = _chart_title(content, top)
+    chart = top_chart("top", title, top, content.terms, first=_BARS)
     k = len(top)
-    listed = folded(
-        f"The same {k:,} keys as a table" if k > 1 else "The same as a table",
-        _about(content, top),
-        _table(content, top),
-        *claims(top.notes),
-    )
+    summary = f"The same {k:,} keys as a table" if k > 1 else "The same as a table"
+    about = _about(content, top)
+    listed = folded(summary, about, _table(content, top), *claims(top.notes))
     compute = again(content, [f"print(release.top({k}))"], ["top", FILE, "-k", k])
     return join([words, figure(chart), tag("div", listed, class_="data"), compute])
 
@@ -55,10 +53,8 @@ def finding(content: Content) -> list[object]:
     [first] = top.numbers.slice(0, 1).to_pylist()
     number = whole(first["value"])
     ends = interval(first["low"], first["high"])
-    return [
-        tag("strong", key, class_="key"),
-        f" {said_of(content.terms, number)} ({ends}). {shown}",
-    ]
+    said = said_of(content.terms, number)
+    return [tag("strong", key, class_="key"), f" {said} ({ends}). {shown}"]
 
 
 def said_of(terms: Terms, number: str) -> str:
@@ -117,14 +113,14 @@ def _about(content: Content, top: Ranked) -> Markup:
 def _table(content: Content, top: Ranked) -> Markup:
     """Return the top list as a table."""
     names = [printable(name) for name in top.groups.column_names]
-    heads = ["", *names, column_name(content), f"{100 * top.level:g} % interval {top.intervals}"]
+    interval_head = f"{100 * top.level:g} % interval {top.intervals}"
+    heads = ["place", *names, column_name(content), interval_head]
     numbers = [True, *(False for _ in names), True, True]
     tells_places = _tells_places(content, top)
     if tells_places:
         heads.append(f"in the top {len(top):,}")
         numbers.append(True)
     title = f"The {len(top):,} keys with the largest estimates"
-    heads[0] = "place"
     return table(title, heads, _rows(top, tells_places), numbers, first=_FIRST)
 
 
@@ -143,7 +139,8 @@ def _tells_places(content: Content, top: Ranked) -> bool:
     """Whether the probabilities to be in the list say anything: not if all keys are in it, or all are certain."""
     if len(top) >= len(content.release):
         return False
-    return any(probability < _CERTAIN for probability in top.numbers["probability"].to_pylist())
+    probabilities = top.numbers["probability"].to_pylist()
+    return any(probability < _CERTAIN for probability in probabilities)
 
 
 def _share(probability: float) -> str:

@@ -42,7 +42,8 @@ def _numbers_of_keys(content: Content) -> Markup:
     frequencies = [frequency for frequency, _ in content.counts]
     calls = [f"for at_least in {frequencies}:", "    print(release.count_keys(at_least=at_least))"]
     compute = again(content, calls, ["query", FILE, "--of", f"at-least:{frequencies[0]}"])
-    return join([figure(frequencies_chart(content), counted), *claims(notes), compute])
+    chart = figure(frequencies_chart(content), counted)
+    return join([chart, *claims(notes), compute])
 
 
 def frequencies_chart(content: Content) -> LineChart:
@@ -60,7 +61,8 @@ def frequencies_chart(content: Content) -> LineChart:
 
 def _caption(content: Content) -> Caption:
     """Return the words of the chart: its title states its first point."""
-    (first, most), (last, _) = content.counts[0], content.counts[-1]
+    first, most = content.counts[0]
+    last, _ = content.counts[-1]
     keys = "reported keys" if content.counted else "keys"
     number = whole(most.value)
     if content.counted:
@@ -88,9 +90,6 @@ def _quantiles(content: Content) -> list[Markup]:
     title = f"{content.terms.kind.estimated.capitalize()} that this share of keys does not exceed"
     heads = ["share of keys", *estimate_heads(estimates, column_name(content))]
     calls = [f"print(release.quantiles({list(SHARES)}))"]
-    return [
-        tag("h3", "Quantiles"),
-        table(title, heads, rows, [False, True, True, False]),
-        *claims(quantiles.notes),
-        again(content, calls, ["quantiles", FILE, *SHARES]),
-    ]
+    shown = table(title, heads, rows, [False, True, True, False])
+    compute = again(content, calls, ["quantiles", FILE, *SHARES])
+    return [tag("h3", "Quantiles"), shown, *claims(quantiles.notes), compute]

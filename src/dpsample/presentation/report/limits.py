@@ -68,12 +68,9 @@ def _total(content: Content, total: Total) -> list[Markup]:
     stated = f"The data have about {explain_total(total)} ({unit})."
     if not parts:
         return [tag("p", stated)]
-    return [
-        tag("p", f"{stated} Of these, about:"),
-        tag("ul", *parts),
-        *claims(notes),
-        again(content, calls, ["query", FILE]),
-    ]
+    words = tag("p", f"{stated} Of these, about:")
+    compute = again(content, calls, ["query", FILE])
+    return [words, tag("ul", *parts), *claims(notes), compute]
 
 
 def _unit_of(total: Total, terms: Terms) -> str:
@@ -93,7 +90,8 @@ def _sum_lines(asked: Estimate) -> list[Markup]:
     if reported is None:
         return [in_all]
     ends = interval(reported.low, reported.high)
-    seen = f"{whole(reported.value)} ({100 * asked.level:g} %: {ends})"
+    level = f"{100 * asked.level:g} %"
+    seen = f"{whole(reported.value)} ({level}: {ends})"
     if reported.others:
         in_all = tag("li", f"in all keys: {reported.others}")
     return [_line("in reported keys", seen), in_all]
@@ -107,7 +105,8 @@ def _about(estimate: Estimate) -> str:
     """Return an estimate with its interval, and whether that is guaranteed."""
     ends = interval(estimate.low, estimate.high)
     doubt = "" if estimate.guaranteed else f", {NOT_GUARANTEED}"
-    return f"{whole(estimate.value)} ({100 * estimate.level:g} %: {ends}{doubt})"
+    level = f"{100 * estimate.level:g} %"
+    return f"{whole(estimate.value)} ({level}: {ends}{doubt})"
 
 
 def _user_limits(content: Content) -> list[str]:
@@ -135,11 +134,8 @@ def _sums(content: Content) -> str:
 
 def label_section(content: Content) -> Markup:
     """Return all fields of the label, and the commands that print them."""
-    commands = [
-        content.command("info", FILE),
-        content.command("verify", FILE),
-        content.command("report", FILE, "-o", "report.html"),
-    ]
+    commands = [content.command("info", FILE), content.command("verify", FILE)]
+    commands.append(content.command("report", FILE, "-o", "report.html"))
     fields = table(
         "All fields of the privacy label", ["field", "value"], label_of(content.release).items()
     )

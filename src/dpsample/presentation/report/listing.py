@@ -45,7 +45,10 @@ def numbers_of(release: Published) -> dict[str, Floats]:
         numbers = release.each_key().numbers
         return {name: numbers[name].to_numpy() for name in columns}
     table = release.table
-    return {name: table[column].to_numpy().astype(np.float64) for name, column in columns.items()}
+    in_table = {}
+    for name, column in columns.items():
+        in_table[name] = table[column].to_numpy().astype(np.float64)
+    return in_table
 
 
 def listing_of(release: Published, numbers: dict[str, Floats]) -> Listing:
@@ -67,7 +70,8 @@ def listing_of(release: Published, numbers: dict[str, Floats]) -> Listing:
     if not numbers:
         return Listing(columns, [n], {}, left_out)
     runs = np.diff(first_of_run, append=n).tolist()
-    of_runs = {name: column[order[first_of_run]] for name, column in numbers.items()}
+    rows = order[first_of_run]
+    of_runs = {name: column[rows] for name, column in numbers.items()}
     return Listing(columns, runs, of_runs, left_out)
 
 

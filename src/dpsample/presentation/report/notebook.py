@@ -48,9 +48,11 @@ def _top(release: Published) -> Markup:
         title = "Keys with the largest estimates"
         # tokens have the order of the estimates, and differ where these are rounded to the same
         by = "estimate" if release.terms.grid is None else "token"
-        table = table.take(pc.select_k_unstable(table, _ROWS, [(by, "descending")]))
+        first_rows = pc.select_k_unstable(table, _ROWS, [(by, "descending")])
+        table = table.take(first_rows)
     numbers = _shown_numbers(release)
-    first = table.slice(0, _ROWS).select([*release.terms.keys, *numbers])
+    columns = [*release.terms.keys, *numbers]
+    first = table.slice(0, _ROWS).select(columns)
     shown = Markup(html_table(first, dict.fromkeys(numbers, shown_number), title))
     more = len(release) - _ROWS
     if more <= 0:
@@ -83,6 +85,7 @@ def _curve(release: Published) -> Markup:
     words = terms.kind.frequency
     title = f"Reporting probability by {words}: one half at {half:,}"
     caption = Caption("release", title, f"Line chart. {title}.")
+    x = Axis(words, log=True)
     y = Axis("probability", span=(0.0, 1.0))
-    chart = LineChart(caption, Axis(words, log=True), y, [Line("this release", points)])
+    chart = LineChart(caption, x, y, [Line("this release", points)])
     return tag("figure", tag("figcaption", title), chart.svg(NARROW))

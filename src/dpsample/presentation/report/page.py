@@ -21,7 +21,7 @@ from dpsample.presentation.tables import printable
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: the name of its anchor, its title, and its content."""
+    """A section of a page: its anchor, whose name the navigation shows, its title, and its content."""
 
     anchor: str
     title: str
@@ -32,7 +32,7 @@ Make = Callable[[Content], Markup | None]
 # the anchor of each section, and what makes its content; a section without content is left out
 _SECTIONS: dict[str, Make] = {
     "finding": finding_section,
-    "changed": changed_section,
+    "changes": changed_section,
     "privacy": privacy_section,
     "limits": limits_section,
     "search": search_section,
@@ -41,7 +41,7 @@ _SECTIONS: dict[str, Make] = {
 }
 _TITLES = {
     "finding": "What the data show",
-    "changed": "What changed",
+    "changes": "What changed",
     "privacy": "How people are protected",
     "limits": "What cannot be seen",
     "search": "Find a key",
@@ -66,7 +66,8 @@ def page(content: Content) -> str:
     follow = _FOLLOW if content.changes is None else _FOLLOW_SEVERAL
     body = body_of(content.title, content.statement, sections, follow)
     data = {"keys": search_data(content.listing)}
-    return Document(printable(content.title), body, data, [script()]).html()
+    document = Document(printable(content.title), body, data, [script()])
+    return document.html()
 
 
 def body_of(title: str, statement: Statement, sections: list[Section], follow: str) -> Markup:
@@ -87,14 +88,11 @@ def _header(title: str, statement: Statement, sections: list[Section]) -> Markup
     """Return the title, what the publisher states, and links to the sections."""
     links = []
     for section in sections:
-        link = tag("a", section.title, href=f"#{section.anchor}")
+        link = tag("a", section.anchor.capitalize(), href=f"#{section.anchor}")
         links.append(tag("li", link))
-    return tag(
-        "header",
-        tag("h1", printable(title)),
-        *_stated(statement),
-        tag("nav", tag("ul", *links), aria_label="Sections"),
-    )
+    heading = tag("h1", printable(title))
+    navigation = tag("nav", tag("ul", *links), aria_label="Sections")
+    return tag("header", heading, *_stated(statement), navigation)
 
 
 def _stated(statement: Statement) -> list[Markup]:
@@ -102,7 +100,8 @@ def _stated(statement: Statement) -> list[Markup]:
     lines = [tag("p", printable(text, len(text))) for text in statement.paragraphs]
     facts = []
     if statement.date is not None:
-        facts.append(join(["Published: ", tag("time", str(statement.date)), ". "]))
+        day = tag("time", str(statement.date))
+        facts.append(join(["Published: ", day, ". "]))
     if statement.contact is not None:
         facts.append(join(["Contact: ", _contact(statement)]))
     if facts:

@@ -28,7 +28,9 @@ def privacy_section(content: Content) -> Markup:
         ("Beyond the factor", delta),
         ("Composition", "every further release of the same data adds to what is spent."),
     ]
-    words = [tag("p", tag("strong", f"{name}: "), clause) for name, clause in details]
+    words = []
+    for name, clause in details:
+        words.append(tag("p", tag("strong", f"{name}: "), clause))
     if terms.ledger:
         words.append(
             tag("p", f"The ledger of the dataset has this release as entry {terms.ledger}.")
@@ -36,23 +38,25 @@ def privacy_section(content: Content) -> Markup:
     exactly = folded(
         "Parameters and proof", _key_facts(content), *words, *_parts(content), *_proof(content)
     )
-    return join([tag("p", f"{protected} {guess}"), *_failure(content), exactly])
+    first = tag("p", f"{protected} {guess}")
+    return join([first, *_failure(content), exactly])
 
 
 def _key_facts(content: Content) -> Markup:
     """Return the parameters."""
     terms = content.terms
-    facts = {
-        "keys reported": f"{len(content.release):,}",
-        "epsilon": text(terms.privacy.epsilon),
-        "delta": text(terms.privacy.delta),
-        "protects each": terms.unit,
-    }
+    facts = {"keys reported": f"{len(content.release):,}"}
+    facts["epsilon"] = text(terms.privacy.epsilon)
+    facts["delta"] = text(terms.privacy.delta)
+    facts["protects each"] = terms.unit
     if content.detection_threshold:
-        facts[f"detection threshold ({terms.kind.frequency})"] = f"{content.detection_threshold:,}"
+        name = f"detection threshold ({terms.kind.frequency})"
+        facts[name] = f"{content.detection_threshold:,}"
     if terms.privacy.definition is not None:
         facts["stated as"] = str(terms.privacy.definition)
-    items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()]
+    items = []
+    for name, value in facts.items():
+        items.append(tag("div", tag("dt", name), tag("dd", value)))
     return tag("dl", *items, class_="facts")
 
 

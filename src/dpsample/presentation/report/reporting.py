@@ -78,7 +78,8 @@ def _shown_places(content: Content) -> list[int]:
 
 
 def _shown_frequencies(content: Content) -> list[int]:
-    frequencies: list[int] = content.curve.frequencies[_shown_places(content)].tolist()
+    places = _shown_places(content)
+    frequencies: list[int] = content.curve.frequencies[places].tolist()
     return frequencies
 
 
@@ -91,7 +92,8 @@ def _table(content: Content, lines: dict[str, Floats]) -> Markup:
         rows.append([f"{frequency:,}", *probabilities])
     column = "users" if content.terms.discovery else "frequency"
     title = f"Reporting probability by {content.terms.kind.frequency}"
-    return table(title, [column, *lines], rows, [True] * (1 + len(lines)))
+    heads = [column, *lines]
+    return table(title, heads, rows, [True] * len(heads))
 
 
 def _lines(content: Content) -> dict[str, Floats]:
@@ -109,8 +111,9 @@ def _chart(content: Content, lines: dict[str, Floats], name: str) -> LineChart:
     frequencies = content.curve.frequencies.tolist()
     drawn = []
     for line, probabilities in lines.items():
-        points = zip(frequencies, probabilities.tolist(), strict=True)
-        drawn.append(Line(line, [Point(frequency, pi) for frequency, pi in points]))
+        places = zip(frequencies, probabilities.tolist(), strict=True)
+        points = [Point(frequency, pi) for frequency, pi in places]
+        drawn.append(Line(line, points))
     log = frequencies[-1] > _LONG_RANGE * frequencies[0]
     x = Axis(content.terms.kind.frequency, log=log)
     y = Axis("probability", span=(0.0, 1.0))

@@ -24,11 +24,8 @@ def search_section(content: Content) -> Markup:
         return tag(
             "p", "No key was reported. The data may have no key above the detection threshold."
         )
-    parts = [
-        tag("p", _scope(content)),
-        _finder(content),
-        tag("noscript", tag("p", "The search needs JavaScript.")),
-    ]
+    without_script = tag("p", "The search needs JavaScript.")
+    parts = [tag("p", _scope(content)), _finder(content), tag("noscript", without_script)]
     if not content.terms.keys_only:
         words = ["top", FILE, "-k", len(content.release), "--format", "csv"]
         parts.append(again(content, ["print(release.each_key())"], words))
@@ -84,7 +81,8 @@ def _heads(content: Content) -> list[Markup]:
 
 def search_data(listing: Listing) -> dict[str, object]:
     """Return the data of the search; numbers are as they are shown."""
-    found: dict[str, object] = {"keys": list(listing.columns.values()), "runs": listing.runs}
+    columns = list(listing.columns.values())
+    found: dict[str, object] = {"keys": columns, "runs": listing.runs}
     for name, column in listing.numbers.items():
         found[name] = [whole(number, _ROUNDED[name]) for number in column]
     return found

@@ -44,35 +44,64 @@ def several_page(content: SeveralContent) -> str:
 
 def _finding(content: SeveralContent) -> Markup:
     """Return the sentence that the page begins with, and the bars."""
-    n = len(content.together)
-    reported = f"{n:,} keys are in at least one of the {len(content.names):,} releases."
     top = content.top
     if top is None:
-        return tag("p", f"{reported} They have no frequencies.", class_="lead")
+        return tag("p", f"{_number_reported(content)} They have no frequencies.", class_="lead")
     if not len(top):
         return tag("p", "No key was reported.", class_="lead")
-    [first] = top.numbers.slice(0, 1).to_pylist()
-    [key] = key_texts(top.groups.slice(0, 1))
-    ends = interval(first["low"], first["high"])
-    said = said_of(content.terms, whole(first["value"]))
-    over = f" {said} over {len(content.names):,} releases ({ends}). {reported}"
-    words = tag("p", tag("strong", key, class_="key"), over, class_="lead")
-    title = f"These are the {min(len(top), _BARS):,} most frequent keys over all releases."
+    lead = tag("p", *_lead(content, top), class_="lead")
+    drawn = min(len(top), _BARS)
+    title = f"These are the {drawn:,} most frequent keys over all releases."
     chart = top_chart("top", title, top, content.terms, first=_BARS)
-    return join([words, figure(chart), *claims(content.together.cautions)])
+    return join([lead, figure(chart), *claims(content.together.cautions)])
+
+
+def _lead(content: SeveralContent, top: Ranked) -> list[object]:
+    """Say how frequent the first key of the list is over all releases, and how many keys there are."""
+    [key] = key_texts(top.groups.slice(0, 1))
+    [first] = top.numbers.slice(0, 1).to_pylist()
+    said = said_of(content.terms, whole(first["value"]))
+    ends = interval(first["low"], first["high"])
+    releases = len(content.names)
+    rest = f" {said} over {releases:,} releases ({ends}). {_number_reported(content)}"
+    return [tag("strong", key, class_="key"), rest]
+
+
+def _number_reported(content: SeveralContent) -> str:
+    n = len(content.together)
+    return f"{n:,} keys are in at least one of the {len(content.names):,} releases."
 
 
 def _each(content: SeveralContent) -> Markup | None:
-    """Return a line for each of the leading keys, and a table of all of the list."""
+    """Return a line for each of the leading keys, and a table of all of the list; for keys only, a list of keys."""
     top = content.top
-    if top is None or not len(top):
+    if top is None:
+        return _keys_only(content)
+    if not len(top):
         return None
     files = content.setting.files
-    parts = [figure(_lines_chart(content, top)), tag("div", _table(content, top), class_="data")]
+    chart = figure(_lines_chart(content, top))
+    listed = tag("div", _table(content, top), class_="data")
+    parts = [chart, listed]
     if files:
         command = content.command("top", files, "-k", len(top))
         parts.append(folded("Compute these numbers yourself", tag("pre", command, tabindex="0")))
     return join(parts)
+
+
+def _keys_only(content: SeveralContent) -> Markup | None:
+    """Return the keys that most releases report, and how many do."""
+    listed = content.together.table.sort_by([("releases", "descending")])
+    listed = listed.slice(0, content.setting.top)
+    if not len(listed):
+        return None
+    keys = key_texts(listed.select(content.together.keys))
+    rows = []
+    for key, releases in zip(keys, listed["releases"].to_pylist(), strict=True):
+        rows.append([tag("span", key, class_="key"), f"{releases:,}"])
+    names = ", ".join(map(printable, content.together.keys))
+    title = f"{len(rows):,} keys, and the number of releases that report each"
+    return table(title, [names, "releases"], rows, [False, True], first=_FIRST)
 
 
 def _lines_chart(content: SeveralContent, top: Ranked) -> LineChart:
@@ -80,14 +109,16 @@ def _lines_chart(content: SeveralContent, top: Ranked) -> LineChart:
     keys = key_texts(top.groups)[:_LINES]
     lines = []
     for key, numbers in zip(keys, content.each, strict=False):
-        lines.append(Line(key, list(_points(key, numbers, content.names))))
+        points = list(_points(key, numbers, content.names))
+        lines.append(Line(key, points))
     measured = content.terms.kind.estimated
     subtitle = (
         f"{measured[0].upper()}{measured[1:]} in each release, with 95 % intervals of this key"
     )
     described = f"Line chart of {', '.join(keys)}. The table below has all numbers."
     caption = Caption("each", _highest(content, keys[0]), described, subtitle)
-    return LineChart(caption, Axis("", names=content.names), Axis(measured), lines, dots=True)
+    x = Axis("", names=content.names)
+    return LineChart(caption, x, Axis(measured), lines, dots=True)
 
 
 def _points(key: str, numbers: list[Known | None], names: tuple[str, ...]) -> Iterator[Point]:
@@ -133,8 +164,11 @@ def _changed(content: SeveralContent) -> Markup | None:
     """Return what changed from the first release to the last."""
     if content.changes is None:
         return None
-    shown = changes_shown(content.changes, content.together.keys, content.terms.kind.estimated)
-    between = tag("p", f"From {content.names[0]} to {content.names[-1]}.")
+    terms = content.terms
+    shown = changes_shown(content.changes, terms.keys, terms.kind.estimated)
+    first = content.names[0]
+    last = content.names[-1]
+    between = tag("p", f"From {first} to {last}.")
     files = content.setting.files
     if not files:
         return join([between, shown])
@@ -147,22 +181,23 @@ def _privacy(content: SeveralContent) -> Markup:
     """Return who is protected, what the releases cost together, and the parameters of each."""
     terms = content.terms
     protected = explain_protected(terms.max_keys, terms.unit)
+    words = tag("p", f"Each release protects {protected}. Together they spend:")
     together = [tag("li", sentence(line)) for line in content.together.cost]
-    rows = []
+    heads = ["release", "keys reported", "epsilon", "delta", "detection threshold"]
+    are_numbers = [False, True, True, True, True]
+    each = table("Each release", heads, _parameters(content), are_numbers)
+    exactly = folded("Parameters of each release", *_strengths(content), each)
+    return join([words, tag("ul", *together), exactly])
+
+
+def _parameters(content: SeveralContent) -> Iterator[list[str]]:
+    """Yield the parameters of each release."""
     for name, release in zip(content.names, content.together.releases, strict=True):
         stated = release.terms.privacy
         threshold = release.terms.detection_threshold
         cells = [name, f"{len(release):,}", text(stated.epsilon), text(stated.delta)]
-        rows.append([*cells, "never" if threshold is None else f"{threshold:,}"])
-    heads = ["release", "keys reported", "epsilon", "delta", "detection threshold"]
-    each = table("Each release", heads, rows, [False, True, True, True, True])
-    return join(
-        [
-            tag("p", f"Each release protects {protected}. Together they spend:"),
-            tag("ul", *together),
-            folded("Parameters of each release", *_strengths(content), each),
-        ]
-    )
+        cells.append("never" if threshold is None else f"{threshold:,}")
+        yield cells
 
 
 def _strengths(content: SeveralContent) -> list[Markup]:
@@ -180,16 +215,16 @@ def _limits(content: SeveralContent) -> Markup:
     lines = [
         "A key that a release does not list may be in its data: it may have been rare, or not sampled."
     ]
-    seen = dict.fromkeys(explain_reporting(release.terms) for release in content.together.releases)
-    lines += map(sentence, seen)
+    seen = [explain_reporting(release.terms) for release in content.together.releases]
+    lines += map(sentence, dict.fromkeys(seen))
     return tag("ul", *(tag("li", line) for line in lines))
 
 
 # the anchor of each section, its title, and what makes its content; a section without content is left out
 _SECTIONS: dict[str, tuple[str, Callable[[SeveralContent], Markup | None]]] = {
     "finding": ("What the data show", _finding),
-    "each": ("Release by release", _each),
-    "changed": ("What changed", _changed),
+    "releases": ("Release by release", _each),
+    "changes": ("What changed", _changed),
     "privacy": ("How people are protected", _privacy),
     "limits": ("What cannot be seen", _limits),
 }
