@@ -26,7 +26,7 @@ from places import ROOT
 FOLDER = ROOT / "requirements"
 BUILD = ["setuptools"]  # builds the package in the environment itself, since an isolated one would not be locked
 ENVIRONMENTS = {  # by the target of the Makefile
-    "demo": [".[report]", *BUILD],
+    "demo": [".", *BUILD],
     "dev": [".[dev]", *BUILD],
     "audit": [".", "scipy", "pandas", *BUILD],
     "package": ["build", "mypy", "pyright[nodejs]", "cyclonedx-python-lib[json-validation]", *BUILD],
