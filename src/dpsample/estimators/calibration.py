@@ -312,7 +312,7 @@ class Calibration:
         return means
 
     def _weighted_means(self, cells: Ints, weight: Floats, functions: Sequence[Function]) -> Floats:
-        """Return the mean of each function over the support of each token, by the weights of these: [token, function]."""
+        """Return the weighted mean of each function over the support of each token: [token, function]."""
         length = weight.shape[1]
         first = first_frequency(cells, self.scheme.grid)
         # one run of frequencies that holds all supports, and where each token's begins in it
