@@ -75,6 +75,11 @@ _drop_null = click.option(
     is_flag=True,
     help="Drop rows whose key or user is NULL, instead of refusing them.",
 )
+_filter = click.option(
+    "--filter",
+    help="Read only the rows where this SQL condition on their columns is true, such as \"country = 'DE'\". Choose it "
+    "without looking at the data.",
+)
 _table = click.option(
     "--table", help="Table of a database, if SOURCE is postgresql://... or sqlite:///..."
 )
@@ -111,6 +116,7 @@ _user = click.option(
 columns = together(
     _frequency,
     _drop_null,
+    _filter,
     _table,
     _query,
     _input_format,
@@ -127,7 +133,8 @@ _key = click.option(
     "-k",
     multiple=True,
     required=True,
-    help="Key column. Repeat it for a key of several columns.",
+    help="Key column, or an SQL expression of the columns of a row with a name, such as "
+    '"lower(query) AS query". Repeat it for a key of several columns.',
 )
 source = together(_source, _key, columns)
 _output = click.option(
@@ -198,6 +205,7 @@ def source_of(given: Stated) -> Source:
         "key",
         "frequency",
         "drop_null",
+        "filter",
         "table",
         "query",
         "user",
@@ -225,7 +233,7 @@ def spark_source_of(session: Any, given: Stated) -> Source:
     from dpsample import spark
 
     frame = spark.read_parquet(session, list(given["source"]), given["input_format"])
-    named = ("key", "frequency", "drop_null", "user")
+    named = ("key", "frequency", "drop_null", "filter", "user")
     return Source(frame, key_as=given["key_as"] or None, **{name: given[name] for name in named})
 
 

@@ -287,6 +287,7 @@ def _options_of_source(arguments: dict[str, Any]) -> list[str]:
         "key_as",
         "frequency",
         "drop_null",
+        "filter",
         "table",
         "query",
         "input_format",

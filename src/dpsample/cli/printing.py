@@ -25,6 +25,7 @@ _PRINTED = (
     "total",
     "dropped",
     "part",
+    "reading",
     "discovery",
     "counts",
     "ledger",
@@ -40,6 +41,7 @@ _TOPICS = (
     Topic.TOTAL,
     Topic.PRIVACY,
     Topic.PART,
+    Topic.READ,
     Topic.SEEN,
     Topic.LEDGER,
 )

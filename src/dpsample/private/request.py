@@ -228,8 +228,14 @@ def check_keywords(keywords: Mapping[str, Any], allowed: type = ReleaseKeywords)
 def _source_of(
     data: Any, key: str | Sequence[str] | None, frequency: str | None, keywords: SampleKeywords
 ) -> Source:
-    drop_null, user = keywords.get("drop_null", False), keywords.get("user")
-    return Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+    return Source.of(
+        data,
+        key,
+        frequency=frequency,
+        drop_null=keywords.get("drop_null", False),
+        user=keywords.get("user"),
+        filter=keywords.get("filter"),
+    )
 
 
 def source_of_part(source: Source, part: Part | None) -> Source:

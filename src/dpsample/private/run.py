@@ -7,6 +7,7 @@ A run looks at its input before it does any work, draws each coin once, and hand
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, Unpack
 
@@ -87,6 +88,8 @@ def release(
     keys_only          report keys without tokens and estimates
     grid               tokens are multiples of 1/grid; by default epsilon decides
     drop_null          leave out rows with a NULL key or user, instead of refusing them
+    filter             read only the rows where this SQL condition is true, such as "country = 'DE'"; a key may be an
+                       expression as well, such as "lower(query) AS query" (`Source` explains both)
     strategy           how a sample is drawn from raw elements: "aggregate" or "two-pass"; by default chosen
 
     >>> from collections import Counter
@@ -188,7 +191,8 @@ def sample(
         table = pa.Table.from_batches(draw_sample(counting, used, coins, watched), schema)
         if max_keys is not None:
             used.forget(counting.source)
-        return Sample(table, sampling, request.source.key, max_keys, part=request.part)
+        read = request.source
+        return Sample(table, sampling, read.key, max_keys, part=request.part, reading=read.reading)
 
 
 def sanitize(
@@ -242,7 +246,8 @@ def _terms_of_sample(
     sample: Sample, privacy: StatedPrivacy, keys_only: bool, grid: int | None
 ) -> Terms:
     budget = Budget(Privacy.of(privacy), sample.max_keys)
-    return terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
+    terms = terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
+    return replace(terms, reading=sample.reading)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.parts import Part
+from dpsample.accounting.reading import Reading
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import (
     PathLike,
@@ -63,6 +64,7 @@ class Sample:
         *,
         identity: str | None = None,
         part: Part | None = None,
+        reading: Reading | None = None,
     ) -> None:
         names = check_keys(keys, ("frequency",))
         if not isinstance(sampling, Sampling):
@@ -72,6 +74,7 @@ class Sample:
             )
         self._table = _checked_columns(table, names)
         self._sampling, self._keys, self._part = sampling, names, part
+        self._reading = reading
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
         self._identity, self._used = identity or uuid4().hex, False
         self._path: PathLike | None = None  # the file that it was read from
@@ -145,6 +148,11 @@ class Sample:
         return self._part
 
     @property
+    def reading(self) -> Reading | None:
+        """The expressions of its keys and the filter of its rows; None if there were none."""
+        return self._reading
+
+    @property
     def identity(self) -> str:
         """What ledgers call the sample: a random number, drawn with it, or the file that another system wrote."""
         return self._identity
@@ -190,6 +198,7 @@ class Sample:
         optional = {
             "max_keys_per_user": self._max_keys,
             "part": self._part and self._part.to_json(),
+            "reading": self._reading and self._reading.to_json(),
         }
         return {
             "format": "dpsample sample",
@@ -222,6 +231,7 @@ class Sample:
     def __repr__(self) -> str:
         users = "" if self._max_keys is None else f", up to {self._max_keys:,} for each user"
         users += "" if self._part is None else f", {self._part}"
+        users += "" if self._reading is None else f", {self._reading}"
         used = ", sanitized already" if self._used else ""
         keys = f"{len(self):,} key{'' if len(self) == 1 else 's'}"
         return f"Sample (NOT private): {keys}{users}, {self._sampling!r}{used}"
@@ -255,13 +265,10 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     refusal = InvalidValue(
         "the metadata of a sample must state its scheme and its keys", "draw the sample again"
     )
-    sampling, keys, part = attempt(
-        lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError
-    )
+    stated = attempt(lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError)
     identity = _identity(metadata, path)
-    sample = Sample(
-        table, sampling, keys, metadata.get("max_keys_per_user"), identity=identity, part=part
-    )
+    max_keys = metadata.get("max_keys_per_user")
+    sample = Sample(table, max_keys=max_keys, identity=identity, **stated)
     sample._used = metadata.get("used", False)
     sample._path, sample._format = path, format_of(path, format)
     of_sample = {name: value for name, value in metadata.items() if name not in _NOT_SAMPLE}
@@ -271,9 +278,14 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     return sample
 
 
-def _stated(metadata: Mapping[str, Any]) -> tuple[Sampling, tuple[str, ...], Part | None]:
-    part = Part.from_json(metadata["part"]) if "part" in metadata else None
-    return Sampling.from_json(metadata["sampling"]), tuple(metadata["keys"]), part
+def _stated(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a `Sample` that its metadata state."""
+    return {
+        "sampling": Sampling.from_json(metadata["sampling"]),
+        "keys": tuple(metadata["keys"]),
+        "part": Part.from_json(metadata["part"]) if "part" in metadata else None,
+        "reading": Reading.from_json(metadata["reading"]) if "reading" in metadata else None,
+    }
 
 
 def drawn_of_part(sample: Sample, part: Part | None) -> Sample:

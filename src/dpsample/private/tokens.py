@@ -34,7 +34,15 @@ def draw_tokens(drawing: Drawing, source: Source, sized: Sized, bought: Bought) 
     known = None
     if drawing.known is not None:
         known = Known(drawing.known.num_rows, drawing.only_known, added_to_known(kind.per_key))
-    terms = Terms(setting.privacy, source.key, kind, bought, known, request.part)
+    terms = Terms(
+        setting.privacy,
+        source.key,
+        kind,
+        bought,
+        known,
+        request.part,
+        reading=request.source.reading,
+    )
     strategy = usable_strategy(drawing.engine, request.source, sampling, request.strategy)
     counting = Counting(source, drawing.keys, sampling, strategy, sized.counted)
     if drawing.known is not None:
@@ -52,9 +60,8 @@ def terms_of(
     part: Part | None = None,
 ) -> Terms:
     """Return the terms of a release of elements, or of users with a contribution bound, without known keys."""
-    return Terms(
-        budget.privacy, tuple(keys), kind_of(budget, sampling, keys_only, grid), bought, part=part
-    )
+    kind = kind_of(budget, sampling, keys_only, grid)
+    return Terms(budget.privacy, tuple(keys), kind, bought, part=part)
 
 
 def kind_of(budget: Budget, sampling: Sampling, keys_only: bool, grid: int | None) -> Kind:

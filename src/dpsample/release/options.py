@@ -48,6 +48,7 @@ class SampleKeywords(TypedDict, total=False):
     user: str | None
     max_keys_per_user: int | None
     drop_null: bool
+    filter: str | None
     part: tuple[str, str] | None
     part_vouched: tuple[str, str] | None
     strategy: Strategy
@@ -398,6 +399,7 @@ _READ = {
     "discover",
     "user",
     "drop_null",
+    "filter",
 }  # keywords that `of` reads itself, or the source
 
 

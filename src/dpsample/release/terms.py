@@ -10,6 +10,7 @@ from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.known import Known
 from dpsample.accounting.parts import Part, protected_unit
+from dpsample.accounting.reading import Reading
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.metadata import canonical
@@ -19,6 +20,7 @@ from dpsample.release.explain import (
     explain_mechanism,
     explain_part,
     explain_privacy,
+    explain_reading,
     explain_reporting,
     explain_size,
     explain_spent,
@@ -51,6 +53,7 @@ _FIELDS: Final = (  # of the metadata, in the order in which files have them
     "dropped",
     "ledger",
     "part",
+    "reading",
     "discovery",
     "counts",
     "known",
@@ -71,7 +74,8 @@ class Terms:
 
     `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user. `kind`
     states what is told of each key, and by which mechanism keys were drawn. `known` are keys of a public list, each of
-    which is reported. `part` is the part of the dataset that was read, `ledger` the entry that paid for the release.
+    which is reported. `part` is the part of the dataset that was read, `reading` the expressions of its keys and the
+    filter of its rows, if there are any, and `ledger` the entry that paid for the release.
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.release.kinds import Tokens
@@ -90,6 +94,7 @@ class Terms:
     known: Known | None = None
     part: Part | None = None
     ledger: str | None = None
+    reading: Reading | None = None
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
@@ -142,6 +147,8 @@ class Terms:
         yield fact(Topic.PRIVACY, spent, f"{explain_spent(self.privacy)}, for each {self.protects}")
         if self.part is not None:
             yield fact(Topic.PART, explain_part(self.part, self.max_keys), str(self.part))
+        if self.reading is not None:
+            yield fact(Topic.READ, explain_reading(self.reading), str(self.reading))
         if self.ledger is not None:
             yield fact(Topic.LEDGER, f"entered as {self.ledger}")
 
@@ -254,6 +261,7 @@ class Terms:
             "rows": rows,
             "ledger": self.ledger,
             "part": self.part and self.part.to_json(),
+            "reading": self.reading and self.reading.to_json(),
             "known": self.known and self.known.to_json(),
             "dpsample": self.dpsample,
             **self.bought.to_json(),
@@ -301,6 +309,7 @@ class Terms:
             known=Known.from_json(form["known"]) if "known" in form else None,
             part=Part.from_json(form["part"]) if "part" in form else None,
             ledger=form.get("ledger"),
+            reading=Reading.from_json(form["reading"]) if "reading" in form else None,
             dpsample=form["dpsample"],
         )
 

@@ -178,8 +178,29 @@ def check_together(source: "Source") -> None:
     if source.user is not None:
         _check_user(source)
     _check_place(source)
+    if source.computes:
+        _check_computed(source)
     if "key_type" in source.options:
         declared_types(source)
+
+
+def _check_computed(source: "Source") -> None:
+    """Refuse expressions where no engine computes them."""
+    _refuse_if(
+        source.kind in ("mapping", "keys"),
+        "an expression or `filter` cannot be used with a mapping or an iterable of keys",
+        "compute its keys in Python",
+    )
+    _refuse_if(
+        source.kind == "database",
+        "an expression or `filter` cannot be used with a database",
+        "write it in SQL: `query='SELECT lower(query) AS query FROM ...'`",
+    )
+    _refuse_if(
+        source.kind == "frame",
+        "an expression or `filter` is computed by DuckDB, not by Spark",
+        "compute it in the DataFrame: data.where(...).selectExpr('lower(query) AS query')",
+    )
 
 
 def _refuse_if(broken: bool, problem: str, remedy: str) -> None:

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
+from dpsample.accounting.reading import Reading
 from dpsample.errors import InvalidValue
+from dpsample.private.sources.computed import Computed, computed_filter, computed_key
 from dpsample.private.sources.dialect import TEXT_OPTIONS, checked_nulls
 from dpsample.private.sources.formats import FORMATS, format_of
 from dpsample.private.sources.inputs import expanded, identity, local_path, require_distinct
@@ -42,6 +44,7 @@ class SourceOptions(TypedDict, total=False):
     header: bool
     null: str | Sequence[str]
     drop_null: bool
+    filter: str | None
 
 
 _ORDER = ("frequency", *SourceOptions.__annotations__)
@@ -58,7 +61,8 @@ class Source:
                 from key to frequency; or an iterable with a key for each element. What may be something else
                 is refused, such as a pandas Series with an index of its own
     key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
-                for each place of a tuple
+                for each place of a tuple. An expression of the columns of one row with a name is a key as well, such as
+                ``"lower(query) AS query"``
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
                 each row is one element
     drop_null   leave out rows whose key has a NULL, or whose user is NULL, instead of refusing them
@@ -73,6 +77,8 @@ class Source:
     encoding    of CSV and TSV: such as ``"latin-1"``, ``"cp1252"`` or ``"utf-16"``; by default UTF-8
     header      of CSV and TSV: False if the first line has data; columns are then called column0, column1, ...
     null        of CSV and TSV: a text that stands for NULL, such as ``"NA"``, or several, beside the empty field
+    filter      a condition on the columns of one row, such as ``"country = 'DE'"``: other rows are not read, and count
+                for nothing. A row where it is NULL is such another row
 
     The types of key columns are published with a release, so they never follow from the rows. Parquet, Arrow, typed
     DataFrames, DuckDB relations and PostgreSQL have a schema. SQLite's columns are of the type that they are declared
@@ -84,6 +90,11 @@ class Source:
     ``12``. In CSV and TSV, a field is NULL if it is empty without quotes, and the empty text if it is ``""``. For
     anything else, such as hive partitions, hand in a DuckDB relation whose types are not guessed:
     ``duckdb.read_csv(path, hive_partitioning=True, all_varchar=True)``.
+
+    Expressions are SQL of DuckDB, with the functions that `dpsample.answers.expressions` lists: no aggregate, subquery
+    or file, and nothing that draws or looks at a clock. The type of such a key follows from the expression and the
+    types of its columns, which of text files are all text. Where an expression fails for a row, as
+    ``CAST(age AS INTEGER)`` of a text, it is NULL: such a key is refused, or left out with `drop_null`.
 
     Users are compared by value where the column has a type, and else as text, byte by byte. In JSON lines, 1, 1.0 and
     "1" are one user, and a number with a fraction is refused.
@@ -98,6 +109,9 @@ class Source:
     Source(<list>, key='key', key_type='int64')
     >>> Source("postgresql://ada:secret@db.example/shop", key=["city", "item"], table="orders")
     Source('postgresql://db.example/shop', key=['city', 'item'], table='orders')
+    >>> source = Source("events.parquet", key="lower(query) AS query", filter="country = 'DE'")
+    >>> source.key, source.columns
+    (('query',), ('query', 'country'))
     >>> Source("events.parquet", key=["query", "query"])
     Traceback (most recent call last):
       ...
@@ -113,6 +127,8 @@ class Source:
     part: Part | None  # the rows that are read; by default all
     amounts: tuple[Amount, ...]  # read together with users and keys
     taken: list[bool]  # not empty once a stream was read
+    computed: dict[str, Computed]  # keys that are expressions, by their entry in `key_columns`
+    condition: Computed | None  # the filter
 
     def __init__(
         self,
@@ -126,8 +142,13 @@ class Source:
             raise TypeError(f"a Source has no argument {min(unknown)!r}")
         kind = source_kind(data, key is not None)
         columns = key_names(key, kind)
-        public = public_names(columns, options.pop("key_as", None), kind)
-        fields: list[Any] = [data, kind, public, columns, frequency, _stated(options), None, (), []]
+        computed = {name: key for name in columns if (key := computed_key(name)) is not None}
+        own_names = [computed[name].name if name in computed else name for name in columns]
+        public = public_names(key_names(own_names, kind), options.pop("key_as", None), kind)
+        stated = _stated(options)
+        condition = computed_filter(stated["filter"]) if "filter" in stated else None
+        fields: list[Any] = [data, kind, public, columns, frequency, stated, None, (), []]
+        fields += [computed, condition]
         for name, value in zip(self.__annotations__, fields, strict=True):
             object.__setattr__(self, name, value)
         check_together(self)
@@ -227,7 +248,38 @@ class Source:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: the key, the frequency or the user if there is one, that of the part, and amounts."""
+        """The columns to read: those of `fields`, and instead of expressions the columns that these name."""
+        read: list[str] = []
+        for name in self.fields:
+            read += self.computed[name].columns if name in self.computed else [name]
+        if self.condition is not None:
+            read += self.condition.columns
+        return tuple(dict.fromkeys(read))
+
+    @property
+    def computes(self) -> bool:
+        """Whether there are expressions: keys that are no columns, or a filter."""
+        return bool(self.computed) or self.condition is not None
+
+    @property
+    def reads_all_rows(self) -> bool:
+        """Whether no row is left out by a part or a filter."""
+        return self.part is None and self.condition is None
+
+    @property
+    def reading(self) -> Reading | None:
+        """The expressions of keys and the filter, as a release states them; None if there are none."""
+        if not self.computes:
+            return None
+        keys = {}
+        for name, column in zip(self.key, self.key_columns, strict=True):
+            if column in self.computed:
+                keys[name] = self.computed[column].text
+        return Reading(keys, None if self.condition is None else self.condition.text)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns of a row once its keys are computed: key, frequency or user, part, and amounts."""
         part = None if self.part is None else self.part.name
         summed = [amount.column for amount in self.amounts]
         others = [name for name in (self.frequency, self.user, part, *summed) if name is not None]
@@ -236,7 +288,10 @@ class Source:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments by which the key columns are read, as they are written, without those that have defaults."""
-        renamed = None if self.key == self.key_columns else _one_or_list(self.key)
+        own_names = tuple(
+            self.computed[name].name if name in self.computed else name for name in self.key_columns
+        )
+        renamed = None if self.key == own_names else _one_or_list(self.key)
         stated = {"frequency": self.frequency, **self.options, "key_as": renamed}
         return {name: stated[name] for name in _ORDER if stated.get(name) is not None}
 
@@ -339,6 +394,8 @@ class Source:
         else:  # a text file without a header has data in its place
             found = f"it has {len(names)} other column{'' if len(names) == 1 else 's'}"
         remedy = "check the name"
+        if name in self.key_columns and not name.isidentifier():
+            remedy += "; an expression needs a name: `key='lower(query) AS query'`"
         if not shown:
             remedy += (
                 ", and that the file has it (CSV: in a header line, with the stated delimiter)"

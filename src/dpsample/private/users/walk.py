@@ -131,5 +131,11 @@ def count_known(drawing: Drawing) -> DrawnRelease:
 def _terms(drawing: Drawing, kind: Kind, bought: Bought, known: Known | None = None) -> Terms:
     request = drawing.request
     return Terms(
-        request.setting.users.privacy, request.source.key, kind, bought, known, request.part
+        request.setting.users.privacy,
+        request.source.key,
+        kind,
+        bought,
+        known,
+        request.part,
+        reading=request.source.reading,
     )

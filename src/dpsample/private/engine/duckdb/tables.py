@@ -21,6 +21,7 @@ from dpsample.private.engine.duckdb.columns import (
     numbered,
     part_sql,
 )
+from dpsample.private.engine.duckdb.computed import computation
 from dpsample.private.engine.duckdb.databases import Database
 from dpsample.private.engine.duckdb.errors import called, raise_sql
 from dpsample.private.engine.errors import FREQUENCY_FAULTS
@@ -58,13 +59,17 @@ class Table:
     )
     size: Callable[[], int | None] = lambda: None
     text: int | None = None  # bytes of text files, whose number of rows is not known
-    part: str | None = None  # condition that a row is in the part that is read
+    part: str | None = (
+        None  # condition that a row is in the part that is read, and passes the filter
+    )
     chosen: str | None = (
         None  # condition that a row is one of those that are read, in a part or not
     )
     forget_more: Callable[[], None] = lambda: None  # lets go of what was put aside with it
     amounts: tuple[Amount, ...] = ()
     units: list[str] = field(default_factory=list)  # of a row's amounts: SQL of whole numbers
+    # the FROM item whose columns are computed from those of `origin`
+    computed: Callable[[str], str] = lambda origin: origin
 
     @property
     def item(self) -> str:
@@ -72,11 +77,8 @@ class Table:
         conditions = [
             f"({condition})" for condition in (self.part, self.chosen) if condition is not None
         ]
-        return (
-            f"(SELECT * FROM {self.origin} WHERE {' AND '.join(conditions)})"
-            if conditions
-            else self.origin
-        )
+        rows = self.computed(self.origin)
+        return f"(SELECT * FROM {rows} WHERE {' AND '.join(conditions)})" if conditions else rows
 
     @property
     def names(self) -> str:
@@ -202,7 +204,7 @@ class Tables:
         if source.kind == "table":
             rows = source_table(source)
             table = self._table(source, "source", {"source": lambda: numbered(rows)})
-            if source.part is None:
+            if source.reads_all_rows:
                 table.size = lambda: rows.num_rows
             return table
         if source.kind != "files":
@@ -227,7 +229,7 @@ class Tables:
         table = self._table(source, scan.origin, scan.objects, scan.form)
         table = replace(table, unseen=list(scan.checks), text=scan.size)
         rows = scan.rows
-        if rows is not None and source.part is None:
+        if rows is not None and source.reads_all_rows:
             table.size = lambda: int(self._engine.run(rows)[0][0])
         return table
 
@@ -235,11 +237,14 @@ class Tables:
         self, source: Source, origin: str, objects: Objects | None = None, form: Form = "typed"
     ) -> Table:
         """Make the table of a FROM item with the columns of the source, in order, as c0, c1, ..."""
-        types = [kind for _, kind in self._engine.describe(origin, objects)]
+        computed = computation(source, origin, objects, form, self._engine)
+        rows = computed(origin)
+        types = [kind for _, kind in self._engine.describe(rows, objects)]
         keys, faults = list[str](), list[tuple[str, str]]()
         for i, name in enumerate(source.key_columns):
-            keys.append(key_sql(name, f"c{i}", types[i], form))
-            faults += json_faults(f"c{i}", i) if form == "json" else []
+            key_form: Form = "typed" if name in source.computed else form
+            keys.append(key_sql(name, f"c{i}", types[i], key_form))
+            faults += json_faults(f"c{i}", i) if key_form == "json" else []
         place = len(keys)  # of what follows the key: the user, or the frequency
         column = f"c{place}"
         user = frequency = part = None
@@ -254,18 +259,22 @@ class Tables:
             # a comparison alone would be judged by a Parquet file's statistics, which leave NaN out
             faults += [(f"isnan({column})", "large")] if family == "float" else []
         if source.part is not None:
-            place = source.columns.index(source.part.name)
+            place = source.fields.index(source.part.name)
             part = part_sql(source.part, f"c{place}", types[place], form)
+        if source.condition is not None:
+            condition = f"c{len(source.fields)}"  # it follows the fields
+            part = condition if part is None else f"({part}) AND {condition}"
         units = list[str]()
         for amount in source.amounts:
-            place = -1 if amount.column is None else source.columns.index(amount.column)
+            place = -1 if amount.column is None else source.fields.index(amount.column)
             units.append(
                 "1::BIGINT" if place < 0 else amount_sql(amount, f"c{place}", types[place], form)
             )
         return Table(
             origin=origin,
-            schema=self._schema(source, keys, origin, objects),
+            schema=self._schema(source, keys, rows, objects),
             keys=keys,
+            computed=computed,
             frequency=frequency,
             user=user,
             faults=faults,
