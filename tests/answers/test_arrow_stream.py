@@ -39,14 +39,15 @@ def test_other_libraries_read_the_same_table(name: str) -> None:
     answer, table = TABLES[name]
     assert table.num_rows > 0
     assert pa.table(answer).equals(table)
-    assert duckdb.query("FROM answer").to_arrow_table().to_pylist() == table.to_pylist()
+    relation: Any = duckdb.sql("FROM answer")
+    assert relation.to_arrow_table().to_pylist() == table.to_pylist()
     assert polars.DataFrame(answer).to_dicts() == table.to_pylist()
     assert pandas.DataFrame.from_arrow(answer).to_dict("records") == table.to_pandas().to_dict("records")
 
 
 def test_a_release_is_read_by_sql_of_its_variable() -> None:
     words = BEFORE
-    frequent = duckdb.query("SELECT word FROM words WHERE estimate > 50 ORDER BY 1")
+    frequent: Any = duckdb.sql("SELECT word FROM words WHERE estimate > 50 ORDER BY 1")
     assert frequent.fetchall() == [("cat",), ("cow",), ("dog",)]
     assert len(words) == 3
 

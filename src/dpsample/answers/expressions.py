@@ -319,7 +319,7 @@ class _Texts:
         parts = [self.bytes_of(part) for part in _parts_of(node)]
         if _is_short(node, parts):
             return self._short
-        if _function_of(node) in _TABLES:
+        if _function_of(node) in _TABLES and parts:
             # a table with a row for each character of one text, and a column for each of the other
             cells = (parts[0].longest + 2) * (parts[-1].longest + 2)
             self.held.append(8 * cells)
@@ -341,7 +341,7 @@ class _Texts:
             # to a text, a byte becomes \xAB; to another type, it may become an element of a list
             is_text = kind == "COLLATE" or _type_of(node) in _TEXT_TYPES
             return together.times(4 if is_text else 16) + self._short
-        if name in ("replace", "regexp_replace"):
+        if name in ("replace", "regexp_replace") and len(parts) >= 3:  # DuckDB refuses fewer
             text, _, replacement = parts[:3]
             # one replacement for each byte and one more
             with_one_more = text + Bytes(1, self._rows)

@@ -10,9 +10,10 @@ true. Types follow from the expression and the types of columns, never from valu
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpsample.answers.expressions import Bytes, Given, check_memory
+from dpsample.answers.expressions import Bytes, Given, check_memory, quoted
 from dpsample.answers.selection import syntax
 from dpsample.errors import InvalidValue
 
@@ -58,6 +59,12 @@ def computed_key(written: str) -> Computed | None:
     return _checked("`key`", found["bare"] or found["quoted"], found["text"].strip())
 
 
+def computed_keys(columns: Iterable[str]) -> dict[str, Computed]:
+    """Return the expressions among the entries of a key, by these."""
+    keys = {column: computed_key(column) for column in columns}
+    return {column: key for column, key in keys.items() if key is not None}
+
+
 def computed_filter(text: object) -> Computed:
     """Return the expression of a filter.
 
@@ -82,6 +89,10 @@ def _checked(argument: str, name: str, text: str) -> Computed:
     checked = Given(argument, text, None).checked(syntax)
     check_memory(argument, text, checked, lambda _: Bytes(_TEXT, _TEXT * _ROWS), _ROWS)
     columns = tuple(sorted(checked.columns))
+    if not columns:
+        raise InvalidValue(
+            f"{argument} must name a column, and {quoted(text)} names none", "compare a column"
+        )
     _check_names(argument, columns)
     return Computed(name, text, f"TRY({checked.sql})", columns)
 

@@ -16,7 +16,7 @@ from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
 from dpsample.accounting.reading import Reading
 from dpsample.errors import InvalidValue
-from dpsample.private.sources.computed import Computed, computed_filter, computed_key
+from dpsample.private.sources.computed import Computed, computed_filter, computed_keys
 from dpsample.private.sources.dialect import TEXT_OPTIONS, checked_nulls
 from dpsample.private.sources.formats import FORMATS, format_of
 from dpsample.private.sources.inputs import expanded, identity, local_path, require_distinct
@@ -142,9 +142,9 @@ class Source:
             raise TypeError(f"a Source has no argument {min(unknown)!r}")
         kind = source_kind(data, key is not None)
         columns = key_names(key, kind)
-        computed = {name: key for name in columns if (key := computed_key(name)) is not None}
-        own_names = [computed[name].name if name in computed else name for name in columns]
-        public = public_names(key_names(own_names, kind), options.pop("key_as", None), kind)
+        computed = computed_keys(columns)
+        own_names = key_names(_names_of(columns, computed), kind)
+        public = public_names(own_names, options.pop("key_as", None), kind)
         stated = _stated(options)
         condition = computed_filter(stated["filter"]) if "filter" in stated else None
         fields: list[Any] = [data, kind, public, columns, frequency, stated, None, (), []]
@@ -288,9 +288,7 @@ class Source:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments by which the key columns are read, as they are written, without those that have defaults."""
-        own_names = tuple(
-            self.computed[name].name if name in self.computed else name for name in self.key_columns
-        )
+        own_names = _names_of(self.key_columns, self.computed)
         renamed = None if self.key == own_names else _one_or_list(self.key)
         stated = {"frequency": self.frequency, **self.options, "key_as": renamed}
         return {name: stated[name] for name in _ORDER if stated.get(name) is not None}
@@ -411,6 +409,11 @@ def _stated(options: SourceOptions) -> SourceOptions:
     """Return the options that are not as usual, with those of CSV checked."""
     stated: Any = {**options, "null": checked_nulls(options)}
     return {name: value for name, value in stated.items() if value != _USUAL.get(name)}  # type: ignore[return-value]
+
+
+def _names_of(columns: Sequence[str], computed: Mapping[str, Computed]) -> tuple[str, ...]:
+    """Return the names of key columns: an expression states its own."""
+    return tuple(computed[name].name if name in computed else name for name in columns)
 
 
 def _one_or_list(names: Sequence[str]) -> str | list[str]:

@@ -4,17 +4,37 @@ A source that is opened has the columns c0, c1, ... that it reads. Here expressi
 that they name: the result has c0, c1, ... for the fields of a row, and one more for the filter.
 """
 
+import math
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from dpsample.answers.expressions import one_line, quoted
 from dpsample.errors import InvalidValue
+from dpsample.files import is_text
 from dpsample.private.engine.duckdb.statements import Statements
 from dpsample.private.sources.computed import PASSED, Computed
 from dpsample.private.sources.formats import Form, Objects
 from dpsample.private.sources.source import Source
 from dpsample.sql import quoted_name
+
+_MADE_UP = 24  # rows: each value of a type at least once, beside several of another type
+# values at which functions fail, by the type of the column; of other types there are NULLs alone
+_AWKWARD: list[tuple[Callable[[pa.DataType], bool], list[Any]]] = [
+    (is_text, ["", "ab", "7", "-1", "(", "%", "\\", "2026-02-30", "nan", "é", "1e400", "%q"]),
+    (pa.types.is_integer, [0, 1, 7, 100]),
+    (pa.types.is_signed_integer, [-1, -100]),
+    (pa.types.is_floating, [0.0, -1.5, 1e300, math.inf, math.nan]),
+    (pa.types.is_decimal, [Decimal(0), Decimal(1), Decimal(-1)]),
+    (pa.types.is_boolean, [True, False]),
+    (pa.types.is_date, [date(1, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
+    (pa.types.is_timestamp, [datetime(1900, 1, 1), datetime(2024, 2, 29, 23, 59, 59)]),
+    (pa.types.is_binary, [b"", b"\xff", b"abc"]),
+]
 
 
 def computation(
@@ -39,6 +59,21 @@ def computation(
     return lambda origin: f"(SELECT {columns} FROM (SELECT {every}, {named} FROM {origin}))"
 
 
+def made_up_rows(schema: pa.Schema) -> pa.Table:
+    """Return rows of these types at whose values functions are known to fail, and a row of NULLs.
+
+    Values of each next column are shifted by one, so that unlike ones meet.
+    """
+    columns = []
+    for place, field in enumerate(schema):
+        values = [value for is_kind, values in _AWKWARD for value in values if is_kind(field.type)]
+        shift = place % max(len(values), 1)
+        repeated = (values[shift:] + values[:shift]) * _MADE_UP if values else []
+        column = pa.array([*repeated, *[None] * _MADE_UP][:_MADE_UP]).cast(field.type, safe=False)
+        columns.append(pa.concat_arrays([column, pa.nulls(1, field.type)]))
+    return pa.table(columns, schema=schema)
+
+
 def _expressions(source: Source) -> dict[str, Computed]:
     """Return all expressions of a source, by the argument that has them."""
     expressions = {f"`key` {name}": key for name, key in source.computed.items()}
@@ -61,13 +96,16 @@ def _named(source: Source, form: Form) -> str:
 def _check_types(source: Source, rows: str, objects: Objects | None, engine: Statements) -> None:
     """Refuse expressions that DuckDB does not understand, and a filter that is no condition.
 
-    They are tried on a table of the same types without rows, so that a message of DuckDB quotes the expression alone.
+    They are tried on made-up rows of the same types, so that a message of DuckDB quotes nothing else. TRY does not
+    catch a few errors, such as of LIKE with an ESCAPE of two characters. So an expression that fails for a made-up row
+    is refused: it could fail for a private one.
     """
-    empty = engine.schema(f"SELECT * FROM {rows}", objects).empty_table()
+    made_up = made_up_rows(engine.schema(f"SELECT * FROM {rows}", objects))
     for argument, expression in _expressions(source).items():
-        tried = f"(SELECT {expression.sql} FROM no_rows)"
+        tried = f"(SELECT {expression.sql} AS value FROM made_up)"
         try:
-            [(_, kind)] = engine.describe(tried, {"no_rows": lambda: empty})
+            [(_, kind)] = engine.describe(tried, {"made_up": lambda: made_up})
+            engine.run(f"SELECT count(value) FROM {tried}", {"made_up": lambda: made_up})
         except duckdb.Error as error:
             raise InvalidValue(
                 f"{argument} is not an SQL expression that DuckDB understands: {one_line(str(error))}",
