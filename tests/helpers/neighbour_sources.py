@@ -149,7 +149,7 @@ def computed_table(rows: Rows) -> pa.Table:
     )
 
 
-COMPUTED = {"key": "substr(raw, 2) AS k", "filter": "CAST(n AS BIGINT) >= 0"}
+COMPUTED: dict[str, Any] = {"key": "substr(raw, 2) AS k", "filter": "CAST(n AS BIGINT) >= 0"}
 
 
 def computed(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:

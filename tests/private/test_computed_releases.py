@@ -140,6 +140,7 @@ def test_terms_of_computed_keys_are_those_that_files_have() -> None:
         Reading({"query": ""})
     form = dpsample.release(ROWS, KEY, privacy=PRIVACY).terms.to_json(rows=0)
     assert Terms.from_json(form).reading == Reading({"query": "lower(query)"})
+    broken: Any
     for broken in ({}, {"keys": {}}, {"filter": 7}, {"keys": {"query": "lower(query)"}, "more": 1}, "x"):
         with refused("a release states" if broken in ({}, {"keys": {}}, {"filter": 7}) else "terms"):
             Terms.from_json({**form, "reading": broken})

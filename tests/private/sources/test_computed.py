@@ -191,6 +191,15 @@ def test_python_objects_have_no_columns(data: Any, remedy: str) -> None:
         Source(data, filter="key = 'a'")
 
 
+def test_spark_is_handed_computed_columns() -> None:
+    """A DataFrame of Spark is known by its class; none is made here."""
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql", "mapInArrow": None})()
+    given: list[dict[str, Any]] = [{"key": "lower(query) AS q"}, {"key": "query", "filter": "n = 1"}]
+    for arguments in given:
+        with refused("is computed by DuckDB, not by Spark; compute it in the DataFrame"):
+            Source(frame, **arguments)
+
+
 def test_a_database_has_sql_of_its_own() -> None:
     with refused("write it in SQL"):
         Source("sqlite:///x.db", "lower(query) AS q", table="t")
@@ -243,7 +252,7 @@ def fails(call: str, rows: pa.Table) -> bool:
     """Whether a call fails for one of these rows by itself."""
     assert rows.num_rows
     try:
-        duckdb.sql(f"SELECT ({call}) IS NULL FROM rows").fetchall()
+        duckdb.connect().execute(f"SELECT ({call}) IS NULL FROM rows").fetchall()
     except duckdb.Error:
         return True
     return False
