@@ -73,7 +73,7 @@ def computed_filter(text: object) -> Computed:
     >>> computed_filter("count(*) > 1")
     Traceback (most recent call last):
       ...
-    dpsample.errors.InvalidValue: `filter` can use plain functions of one row's values, not 'count_star' in \
+    dpsample.errors.InvalidValue: filter can use plain functions of one row's values, not 'count_star' in \
 'count(*) > 1'; see the list of functions in dpsample.answers.expressions
     """
     if not isinstance(text, str):

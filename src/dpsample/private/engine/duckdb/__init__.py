@@ -13,6 +13,7 @@ DuckDB's own messages, which may quote the data, go no further.
     orders      the orders of users and keys, and work that is divided by them
     pairs       users and their wanted keys, in a file
     sorting     users and keys in their orders
+    computed    computed keys and filters: columns made from those of a source
     columns     columns in SQL: key types, users in canonical form, faults
     databases   databases that aggregate their own rows
     temporary   the folder of temporary files, and what dead processes left of theirs

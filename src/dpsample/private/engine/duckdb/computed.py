@@ -66,12 +66,20 @@ def made_up_rows(schema: pa.Schema) -> pa.Table:
     """
     columns = []
     for place, field in enumerate(schema):
-        values = [value for is_kind, values in _AWKWARD for value in values if is_kind(field.type)]
-        shift = place % max(len(values), 1)
-        repeated = (values[shift:] + values[:shift]) * _MADE_UP if values else []
-        column = pa.array([*repeated, *[None] * _MADE_UP][:_MADE_UP]).cast(field.type, safe=False)
-        columns.append(pa.concat_arrays([column, pa.nulls(1, field.type)]))
+        values = _awkward_values(field.type)
+        shifted = [values[(place + row) % len(values)] for row in range(_MADE_UP)]
+        column = pa.array([*shifted, None]).cast(field.type, safe=False)
+        columns.append(column)
     return pa.table(columns, schema=schema)
+
+
+def _awkward_values(kind: pa.DataType) -> list[Any]:
+    """Return values of a type at which functions fail; NULL alone if none are known."""
+    values: list[Any] = []
+    for is_kind, values_of_kind in _AWKWARD:
+        if is_kind(kind):
+            values += values_of_kind
+    return values or [None]
 
 
 def _expressions(source: Source) -> dict[str, Computed]:
@@ -103,14 +111,17 @@ def _check_types(source: Source, rows: str, objects: Objects | None, engine: Sta
     made_up = made_up_rows(engine.schema(f"SELECT * FROM {rows}", objects))
     for argument, expression in _expressions(source).items():
         tried = f"(SELECT {expression.sql} AS value FROM made_up)"
+        failed = ""
         try:
             [(_, kind)] = engine.describe(tried, {"made_up": lambda: made_up})
             engine.run(f"SELECT count(value) FROM {tried}", {"made_up": lambda: made_up})
         except duckdb.Error as error:
+            failed = one_line(str(error))
+        if failed:
             raise InvalidValue(
-                f"{argument} is not an SQL expression that DuckDB understands: {one_line(str(error))}",
+                f"{argument} is not an SQL expression that DuckDB understands: {failed}",
                 "check the expression and the types of its columns",
-            ) from None
+            )
         if expression is source.condition and str(kind) != "BOOLEAN":
             raise InvalidValue(
                 f"`filter` must be true or false for each row, but {quoted(expression.text)} is of type {kind}",
