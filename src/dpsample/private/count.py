@@ -40,6 +40,7 @@ class CountKeywords(TypedDict, total=False):
     user: str | None
     max_keys_per_user: int | None
     drop_null: bool
+    filter: str | None
 
 
 def count_frequencies(
@@ -53,7 +54,7 @@ def count_frequencies(
 ) -> Frequencies:
     """Count how many keys of a source have each frequency. NOT private, and neither is what is planned by it.
 
-    The arguments are those of `dpsample.release`; its options `user`, `max_keys_per_user` and `drop_null` are known.
+    The arguments are those of `dpsample.release`, with its options `user`, `max_keys_per_user`, `drop_null`, `filter`.
     With `user`, frequencies are numbers of users, of whom each keeps `max_keys_per_user` keys, drawn once: a release
     draws anew. `Frequencies.uncut` has the numbers before that.
     `progress` is called with the name of what is counted, now and then: how often is NOT private either.

@@ -16,6 +16,7 @@ from dpsample import Source
 from dpsample.answers import expressions
 from dpsample.errors import InvalidValue
 from dpsample.private.engine.duckdb import DuckDB
+from dpsample.private.engine.spark import frames
 from dpsample.private.sources.computed import computed_filter
 from support import refused
 
@@ -115,6 +116,8 @@ def test_an_expression_has_a_name_and_a_column_needs_none() -> None:
     assert repr(Source(TABLE, "lower(query) AS q", filter="n = '5'")) == (
         "Source(<Table>, key='lower(query) AS q', filter=\"n = '5'\")"
     )
+    with refused("is written like an expression with a name"):
+        Source(TABLE, 'query AS "a AS b"')
     with refused("an expression needs a name"):
         counted(Source(TABLE, "lower(query)"))
     with refused("the key has the column 'query' twice"):
@@ -198,6 +201,8 @@ def test_spark_is_handed_computed_columns() -> None:
     for arguments in given:
         with refused("is computed by DuckDB, not by Spark; compute it in the DataFrame"):
             Source(frame, **arguments)
+        with refused("is computed by DuckDB, not by Spark"):
+            frames.frame(Source("events.parquet", **arguments), session=None)  # nothing is read
 
 
 def test_a_database_has_sql_of_its_own() -> None:

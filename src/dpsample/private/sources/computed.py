@@ -45,6 +45,11 @@ class Computed:
     columns: tuple[str, ...]
 
 
+def is_computed(written: str) -> bool:
+    """Whether an entry of a key is an expression, which has a name: else it is the name of a column."""
+    return _NAMED.fullmatch(written) is not None
+
+
 def computed_key(written: str) -> Computed | None:
     """Return the expression of a key, or None if it is the name of a column, which has no AS.
 

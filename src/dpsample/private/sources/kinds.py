@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpsample.errors import InvalidValue
+from dpsample.private.sources.computed import is_computed
 from dpsample.private.sources.formats import FORMATS
 from dpsample.private.sources.iterables import check_iterable
 from dpsample.private.sources.python_objects import accepted_classes
@@ -121,6 +122,11 @@ def public_names(
     )
     for name in names:
         _refuse_if(
+            is_computed(name),
+            f"the name {name!r} of a key is written like an expression with a name",
+            "choose one without AS",
+        )
+        _refuse_if(
             name.lower() in RESERVED,
             f"the key column {name!r} is called like a column that samples and releases have of their own",
             "give it another name there, such as `key_as='name'`",
@@ -196,8 +202,13 @@ def _check_computed(source: "Source") -> None:
         "an expression or `filter` cannot be used with a database",
         "write it in SQL: `query='SELECT lower(query) AS query FROM ...'`",
     )
-    _refuse_if(
-        source.kind == "frame",
+    if source.kind == "frame":
+        raise refusal_on_spark()
+
+
+def refusal_on_spark() -> InvalidValue:
+    """Return the refusal of expressions where Spark reads the rows."""
+    return InvalidValue(
         "an expression or `filter` is computed by DuckDB, not by Spark",
         "compute it in the DataFrame: data.where(...).selectExpr('lower(query) AS query')",
     )

@@ -17,6 +17,7 @@ from dpsample.private.engine.columns import part_family, require_plain
 from dpsample.private.engine.errors import MARK, amount_refusal, frequency_refusal, type_refusal
 from dpsample.private.engine.spark.errors import translated
 from dpsample.private.sources.inputs import identity_of_uri, require_distinct
+from dpsample.private.sources.kinds import refusal_on_spark
 from dpsample.private.sources.source import Source
 
 _PLAIN: dict[str, pa.DataType] = {
@@ -178,6 +179,8 @@ def small(keys: Any, size: int) -> Any:
 
 def frame(source: Source, session: Any) -> Frame:
     """Look at a source: its columns are there once, and of types that can be compared and counted."""
+    if source.computes:
+        raise refusal_on_spark()
     data = source.data if source.kind == "frame" else _files(source, session)
     names = list(data.columns)
     source.require(names)
