@@ -10,6 +10,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     exact         how numbers are read and written exactly
     balls         real functions with proved bounds, in ball arithmetic
     errors        what is raised, and when
+    interrupts    signals such as Ctrl-C, held while a step must not be cut in two
     sql           how names are written in SQL
     scheme        the mathematics: sampling, reporting probabilities, token laws, certificates
     accounting    what is spent, and the proof of it: composition, budgets

@@ -9,7 +9,7 @@ from collections import Counter
 import house
 
 LAYERS = (  # from the lowest to the highest; those on one line may import each other in one direction
-    ("errors",),
+    ("errors", "interrupts"),
     ("exact",),
     ("balls", "definitions", "privacy", "sql"),
     ("files",),
@@ -32,6 +32,7 @@ UPWARD = {  # a lower package, and the higher one that it imports
     ("presentation", "comparison"),
 }
 LATE = {  # a module, and how often it imports another package inside a function, at most; 20 in all would be right
+    "__main__": 1,  # signals are watched before modules are imported
     "answers.release": 4,
     "cli.options": 2,
     "cli.release": 3,

@@ -42,6 +42,7 @@ from dpsample.cli.run import run
 from dpsample.cli.stream import stream
 from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
 from dpsample.files import written_outputs
+from dpsample.interrupts import signal_that_came, watched
 
 __all__ = ["cli", "main"]
 
@@ -101,27 +102,12 @@ for _command in (
     cli.add_command(_command)
 
 
-class _Interrupted(KeyboardInterrupt):
-    """Python kills itself for a plain KeyboardInterrupt that passed through a late import, even if it was handled."""
-
-
-_signals: list[signal.Signals] = []  # that came, the last one last
-
-
-def _interrupt(signum: int, frame: Any) -> None:
-    _signals.append(signal.Signals(signum))
-    raise _Interrupted
-
-
 def main(command: click.Command = cli) -> None:
     """Run a command. An error becomes one line without private values, and an exit code."""
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, _interrupt)
     _show_warnings_plainly()
     if sys.argv[1:2] in (["explore"], ["plan"]):
         with_one_thread()
-    code = _run(command)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(watched(lambda: _run(command), _end_by_signal))
 
 
 def _show_warnings_plainly() -> None:
@@ -137,42 +123,48 @@ def _show_warnings_plainly() -> None:
     warnings.showwarning = show
 
 
-def _run(command: click.Command) -> Any:
-    """Run a command and return its exit code."""
+def _run(command: click.Command) -> int:
+    """Run a command and return its exit code; after a signal, raise what became of it, which is not shown."""
     try:
-        return command(prog_name="dpsample", standalone_mode=False)
-    except click.ClickException as error:
+        code = command(prog_name="dpsample", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except Exception as error:
+        if (
+            signal_that_came() is not None
+        ):  # another library may have made an error of its own of it
+            raise
+        return _exit_code(error)
+
+
+def _exit_code(error: Exception) -> int:
+    """Show an error, and return its exit code."""
+    if isinstance(error, click.Abort):
+        return _end_by_signal(error)
+    if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return _end_by_signal()
-    except DpsampleError as error:
-        if _signals:  # another library may have made an error of its own of the signal
-            return _end_by_signal()
-        return _fail(
-            getattr(error, "marked", str(error)), 2 if isinstance(error, InvalidValue) else 1
-        )
-    except BrokenPipeError:
+    if isinstance(error, DpsampleError):
+        code = 2 if isinstance(error, InvalidValue) else 1
+        return _fail(getattr(error, "marked", str(error)), code, error)
+    if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
+    if isinstance(error, OSError):
         problem = os.strerror(error.errno) if error.errno else "a system call failed"
-        return _fail(f"{problem}; {_written()}", 1)
-    except (
-        Exception
-    ) as error:  # an error of another library may quote the data: only its kind is shown
-        if os.environ.get("DPSAMPLE_TRACEBACK"):
-            raise
-        remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
-        return _fail(f"unexpected {type(error).__name__}; {_written()}; {remedy}", 1)
+        return _fail(f"{problem}; {_written()}", 1, error)
+    # an error of another library may quote the data: only its kind is shown
+    if os.environ.get("DPSAMPLE_TRACEBACK"):
+        raise error
+    remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
+    return _fail(f"unexpected {type(error).__name__}; {_written()}; {remedy}", 1, error)
 
 
-def _end_by_signal() -> int:
+def _end_by_signal(error: BaseException | None) -> int:
     """Report the signal that came last; return the exit code that shells use for it."""
-    last = (
-        _signals[-1] if _signals else signal.SIGINT
-    )  # an engine raises a KeyboardInterrupt of its own
-    return _fail(f"interrupted; {_written()}", 128 + last)
+    last = signal_that_came() or signal.SIGINT  # an engine raises a KeyboardInterrupt of its own
+    if isinstance(error, click.Abort):  # what click makes of a KeyboardInterrupt
+        error = error.__cause__
+    return _fail(f"interrupted; {_written()}", 128 + last, error)
 
 
 def _written() -> str:
@@ -181,7 +173,9 @@ def _written() -> str:
     return f"an output was written: {names}" if names else "no output was written"
 
 
-def _fail(message: str, code: int) -> int:
-    notes = getattr(sys.exception(), "__notes__", [])  # such as that its privacy is spent
-    click.echo(f"dpsample: {in_options('; '.join([message, *notes]))}", err=True)
+def _fail(message: str, code: int, error: BaseException | None) -> int:
+    """Print a message and the notes of an error, such as that its privacy is spent; return the exit code."""
+    notes = getattr(error, "__notes__", [])
+    line = "; ".join([message, *notes])
+    click.echo(f"dpsample: {in_options(line)}", err=True)
     return code

@@ -27,6 +27,7 @@ from dpsample.files.metadata import (
 )
 from dpsample.files.outputs import check_file, check_free, check_target, note_written
 from dpsample.files.tables import ContentHash, plain_schema, rebatch, written_columns
+from dpsample.interrupts import held
 
 
 def write_file(
@@ -88,13 +89,14 @@ def write_table(
             if form == "parquet":
                 writer.add_key_value_metadata({"dpsample": json.dumps(sealed(written))})
         data.seal()
-        if form == "parquet":
-            data.place(target, force)
-        else:
-            written["file"] |= {"sha256": data.sha256.hexdigest()}
-            written["file"] |= {"csv": csv_rules(schema)} if form == "csv" else {}
-            _place_both(data, target, form, sealed(written), force, mode)
-    note_written(target)
+        with held():  # a signal must not come between two names, nor before the output is noted
+            if form == "parquet":
+                data.place(target, force)
+            else:
+                written["file"] |= {"sha256": data.sha256.hexdigest()}
+                written["file"] |= {"csv": csv_rules(schema)} if form == "csv" else {}
+                _place_both(data, target, form, sealed(written), force, mode)
+            note_written(target)
     return content.rows
 
 

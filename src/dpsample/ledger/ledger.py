@@ -26,6 +26,7 @@ from dpsample.accounting.parts import Part
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import Number, text
 from dpsample.files.metadata import PathLike, failures, resolved
+from dpsample.interrupts import held
 from dpsample.ledger.balance import Ledger
 from dpsample.ledger.charges import Charge, Entry, add_line
 from dpsample.ledger.file import (
@@ -159,7 +160,7 @@ class Reservation:
         self._settle({"kind": "cancel", "entry": self.hash})
 
     def _settle(self, form: Mapping[str, Any]) -> None:
-        with locked_ledger(self._target) as target:
+        with held(), locked_ledger(self._target) as target:
             data, ledger = _read(target)
             if not any(
                 entry.hash == self.hash and entry.status == "reserved" for entry in ledger.entries
@@ -170,7 +171,7 @@ class Reservation:
                     "restore the ledger from its newest copy",
                 )
             write_lines(target, with_line(data, form)[0])
-        self._settled = True
+            self._settled = True
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
+from dpsample.interrupts import held
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import called
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
@@ -26,6 +27,7 @@ from dpsample.private.sources.formats import Objects
 _T = TypeVar("_T")
 
 _BATCH = 122_880  # rows: one of DuckDB's row groups
+_LOOK = 0.05  # seconds between two looks at whether a signal came
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
 
@@ -36,9 +38,10 @@ class Statements:
         self._temp = TemporaryFolder(temp_dir)
         self._connection: duckdb.DuckDBPyConnection | None = None
         try:
-            self._connection = duckdb.connect(
-                ":memory:", config={**config, "temp_directory": self._temp.path}
-            )
+            with held():
+                self._connection = duckdb.connect(
+                    ":memory:", config={**config, "temp_directory": self._temp.path}
+                )
         finally:
             if self._connection is None:
                 self._temp.remove()
@@ -50,12 +53,13 @@ class Statements:
         if self._connection is None:
             return
         connection, self._connection = self._connection, None
-        try:
-            for cursor in self._cursors:
-                cursor.close()
-            connection.close()
-        finally:
-            self._temp.remove()
+        with held():  # what is half removed would stay
+            try:
+                for cursor in self._cursors:
+                    cursor.close()
+                connection.close()
+            finally:
+                self._temp.remove()
 
     def run(self, sql: str, objects: Objects | None = None) -> list[Any]:
         """Run a statement to its end."""
@@ -153,16 +157,17 @@ def _insert(cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> Non
 
 
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
-    """Wait for work on a cursor in another thread, and end it if the wait is interrupted."""
-    with ThreadPoolExecutor(1) as pool:
+    """Run work on a cursor in another thread, and wait for it; a signal ends the work, and is handled afterwards.
+
+    An error that the handler of a signal raised while this thread waits could leave the lock of the future taken, and
+    the other thread would never end. So signals are held.
+    """
+    with held() as came, ThreadPoolExecutor(1) as pool:
         future = pool.submit(called, work)
-        try:
-            return future.result()
-        except BaseException:
-            while not future.done():
-                cursor.interrupt()
-                wait([future], 0.05)
-            raise
+        while not wait([future], _LOOK).done:
+            if came:
+                cursor.interrupt()  # again and again: DuckDB forgets an interrupt that came before its work began
+    return future.result()
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
