@@ -24,6 +24,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     planning      which epsilon, and what it brings, before any budget is spent
     presentation  words, tables, charts and pages
     files         tables with metadata, in atomic files and folders
+    testing       releases for tests of applications, marked as NOT private
     cli           the `dpsample` command
 """
 

@@ -21,7 +21,7 @@ LAYERS = (  # from the lowest to the highest; those on one line may import each 
     ("presentation",),
     ("comparison", "planning"),
     ("private",),
-    ("cli", "spark"),
+    ("cli", "spark", "testing"),
     ("__init__", "__main__"),
 )
 HEIGHT = {package: height for height, packages in enumerate(LAYERS) for package in packages}

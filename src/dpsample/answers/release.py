@@ -18,10 +18,11 @@ from dpsample.answers.answers import Answers
 from dpsample.answers.evidence import Evidence
 from dpsample.answers.question import Attributes, Where
 from dpsample.errors import InvalidValue
-from dpsample.files import PathLike, read_table, rebatch, write_table
+from dpsample.files import PathLike, kind_of, read_table, rebatch, write_table
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.release.facts import Topic
+from dpsample.release.made_for_tests import are_allowed, require_allowed
 from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _WHOLE = dict.fromkeys(("estimate", "low", "high"), "{:,.0f}".format)  # columns of whole numbers
 _TOPICS = (
+    Topic.WARNING,
     Topic.PRIVACY,
     Topic.SAMPLED,
     Topic.FOUND,
@@ -142,6 +144,8 @@ class Release(Answers):
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
+        if self._terms.made_for_tests:
+            require_allowed("written")
         write_table(
             path,
             self._table.to_batches(),
@@ -198,6 +202,10 @@ class Release(Answers):
         """
         from dpsample.presentation.report import Statement, check_report, make_report
 
+        if self._terms.made_for_tests:
+            require_allowed("shown as a page")
+            title = f"NOT private, made for tests: {title or ', '.join(self.keys)}"
+            prove = False  # nothing of it is private
         statement = Statement(title, about, contact, date)
         if path is not None:
             check_report(path, force)
@@ -225,6 +233,8 @@ class Release(Answers):
         """
         from dpsample.presentation.plot import plot
 
+        if self._terms.made_for_tests:
+            title = f"NOT private, made for tests: {title or ', '.join(self.keys)}"
         return plot(self, k, where, title=title, level=level, attributes=attributes)
 
     @cached_property
@@ -249,7 +259,8 @@ class Release(Answers):
     def __repr__(self) -> str:
         number = len(self)
         plural = "" if number == 1 else "s"
-        head = f"Release: {number:,} key{plural}, {self._terms.kind.contents}"
+        name = "Test release (NOT private)" if self._terms.made_for_tests else "Release"
+        head = f"{name}: {number:,} key{plural}, {self._terms.kind.contents}"
         facts = self._terms.facts(number, visibility=False)
         lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts.about(*_TOPICS)]
         rows = table_lines(self._table, _WHOLE)
@@ -262,8 +273,15 @@ class Release(Answers):
 
 
 def read_release(path: PathLike, *, format: str | None = None) -> Release:
-    """Read a release file, or a folder of parts, and check all of it. A sample, which is not private, is refused."""
-    table, metadata = read_table(path, "release", VERSION, format=format)
+    """Read a release file, or a folder of parts, and check all of it.
+
+    What is not private is refused: a sample; and a release that was made for tests, except within
+    `dpsample.testing.allowed()`.
+    """
+    kind = "release"
+    if are_allowed() and kind_of(path) == "test release":
+        kind = "test release"
+    table, metadata = read_table(path, kind, VERSION, format=format)
     terms = Terms.from_json(metadata)
     if table.num_rows != metadata.get("rows"):
         raise InvalidValue(
@@ -293,6 +311,8 @@ def write_release(
     Batches have the columns `terms.columns`, or of these the keys and tokens alone; `schema` states their types, even
     if there are no batches.
     """
+    if terms.made_for_tests:
+        require_allowed("written")
     given, schema = release_schema(schema, terms)
     terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
     check = partial(checked_rows, terms=terms)

@@ -144,8 +144,10 @@ class Combined(Answers):
 
     def __repr__(self) -> str:
         parts = [release.terms.part for release in self.releases if release.terms.part is not None]
+        made_for_tests = any(release.terms.made_for_tests for release in self.releases)
+        name = "Combined, made for tests (NOT private)" if made_for_tests else "Combined"
         lines = [
-            f"Combined: {self.evidence.stated}, {len(self):,} keys, with {self._estimated}",
+            f"{name}: {self.evidence.stated}, {len(self):,} keys, with {self._estimated}",
             *(f"  privacy   {line}" for line in self.cost),
             *([f"  parts     {', '.join(map(str, parts))}"] if parts else []),
             *(f"  caution   {line}" for line in self.cautions),

@@ -51,7 +51,8 @@ def label_of(release: Release) -> dict[str, str]:
 
 
 def _parameters(terms: Terms) -> list[str]:
-    spent = [f"spent: {explain_spent(terms.privacy)}"]
+    spent = [*terms.facts(visibility=False).words(Topic.WARNING)]
+    spent += [f"spent: {explain_spent(terms.privacy)}"]
     spent += [
         f"of it, {spending.words} cost epsilon {text(spending.epsilon)}" for spending in terms.spent
     ]

@@ -10,5 +10,6 @@ rows          the rows of a release: schema, order, and the values of tokens and
 proof         that the stated terms are private
 options       the options of a release, each with its type, default, help and rules
 option_words  the same as words of the command line, read and written
+made_for_tests  the mark of releases that are NOT private, and where it is refused
 key_hash      the public hash of a key, by which coordinated samples choose keys
 """

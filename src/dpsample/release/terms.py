@@ -27,6 +27,8 @@ from dpsample.release.explain import (
 from dpsample.release.facts import Fact, Facts, Topic, fact, joined
 from dpsample.release.kinds import KeysOnly, Kind, kind_from_json
 from dpsample.release.kinds.kind import AGAIN
+from dpsample.release.made_for_tests import FORMAT as TEST_FORMAT
+from dpsample.release.made_for_tests import WARNING, refused
 from dpsample.release.spending import Spending, spending_of
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
@@ -37,6 +39,8 @@ _FILE_FIELDS: Final = ("file", "checksum", "before")  # metadata of the file, no
 _FIELDS: Final = (  # of the metadata, in the order in which files have them
     "format",
     "version",
+    "private",
+    "warning",
     "privacy",
     "unit",
     "sampling",
@@ -72,6 +76,7 @@ class Terms:
     `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user. `kind`
     states what is told of each key, and by which mechanism keys were drawn. `known` are keys of a public list, each of
     which is reported. `part` is the part of the dataset that was read, `ledger` the entry that paid for the release.
+    A release that was `made_for_tests` is NOT private.
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.release.kinds import Tokens
@@ -90,6 +95,7 @@ class Terms:
     known: Known | None = None
     part: Part | None = None
     ledger: str | None = None
+    made_for_tests: bool = False
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +108,8 @@ class Terms:
             raise InvalidValue(
                 "a release names its ledger entry and the version of dpsample as text", AGAIN
             )
+        if self.made_for_tests and self.ledger is not None:
+            raise refused("entered in a ledger")
         object.__setattr__(self, "keys", check_keys(self.keys, self.numbers))
         self.kind.check(self.keys_privacy, self.bought)
         if self.known is not None:
@@ -129,6 +137,8 @@ class Terms:
 
     def _own_facts(self) -> Iterator[Fact]:
         """Yield the facts that do not depend on the kind, and that take no time."""
+        if self.made_for_tests:
+            yield fact(Topic.WARNING, WARNING.rstrip("."))
         yield fact(Topic.REPORTED, explain_mechanism(self.sampling, self.per_key))
         if self.known is not None:
             yield fact(Topic.KNOWN, str(self.known))
@@ -259,6 +269,8 @@ class Terms:
             **self.bought.to_json(),
             **self.kind.to_json(),
         }
+        if self.made_for_tests:
+            form |= {"format": TEST_FORMAT, "private": False, "warning": WARNING}
         if self.per_key == self.privacy:
             del form["per_key"]
         return {
@@ -301,6 +313,7 @@ class Terms:
             known=Known.from_json(form["known"]) if "known" in form else None,
             part=Part.from_json(form["part"]) if "part" in form else None,
             ledger=form.get("ledger"),
+            made_for_tests=form["format"] == TEST_FORMAT,
             dpsample=form["dpsample"],
         )
 

@@ -24,6 +24,7 @@ from dpsample.definitions import Definition, Gdp, Zcdp
 from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.privacy import Privacy
+from dpsample.release.made_for_tests import refused
 from dpsample.release.proof.page import not_proved, proof_page, verdict
 from dpsample.release.proof.stated import check_stated
 from dpsample.release.spending import Spending
@@ -112,7 +113,12 @@ def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) ->
 
 
 def prove_release(terms: Terms) -> Proof:
-    """Prove a release, from its terms; raises `PrivacyViolation` if its parts are not as private as it says."""
+    """Prove a release, from its terms; raises `PrivacyViolation` if its parts are not as private as it says.
+
+    A release that was made for tests is refused: its coins are known.
+    """
+    if terms.made_for_tests:
+        raise refused("verified")
     check_stated(terms)
     keys = _Keys(terms.keys_privacy, terms.per_key, terms.max_keys, terms.discovery, terms.counts)
     scheme = partial(_certify_scheme, terms.sampling, terms.per_key, terms.grid or 1)
