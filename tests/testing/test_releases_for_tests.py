@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -157,17 +158,17 @@ def test_ledgers_and_proofs_refuse_it_always(release: Release, ledger: Path, rel
 
 
 def test_it_is_no_prior_of_a_release(release: Release) -> None:
-    data = {"key": ["cat"] * 9, "user": list(range(9))}
-    with pytest.raises(InvalidValue, match="cannot be a `prior`"):
+    data = pa.table({"key": ["cat"] * 9, "user": list(range(9))})
+    with pytest.raises(InvalidValue, match="cannot be a prior"):
         dpsample.release(data, "key", user="user", prior=release, privacy=dpsample.Privacy(1, "1e-6"))
 
 
 @pytest.mark.parametrize(
     ("stated", "problem"),
     [
-        ({"kind": "other"}, "`kind` must be one of"),
+        ({"kind": "other"}, "kind must be one of"),
         ({"kind": "stream", "at_least": 3}, "a stream has no options"),
-        ({"kind": "counted users", "user": "key"}, "`user` cannot be used"),
+        ({"kind": "counted users", "user": "key"}, "user cannot be used"),
     ],
 )
 def test_what_is_refused(stated: dict[str, object], problem: str) -> None:
