@@ -7,8 +7,8 @@ from dpsample.interrupts import signal_that_came, watch
 
 def main() -> None:
     """Run the command."""
-    watch()
     try:
+        watch()
         from dpsample.cli import main as run
 
         run()

@@ -49,7 +49,7 @@ def held() -> Iterator[Sequence[int]]:
         yield came
         return
     try:
-        for signum in _SIGNALS:
+        for signum in _held_signals():
             handler = signal.getsignal(signum)
             if callable(handler):
                 handlers[signum] = handler
@@ -59,6 +59,13 @@ def held() -> Iterator[Sequence[int]]:
         _restore(handlers)
         for that_came in came:
             handlers[that_came](that_came, None)
+
+
+def _held_signals() -> list[signal.Signals]:
+    """Return the signals that are held: Ctrl-C, SIGTERM, and the alarm by which `watch` raises them again."""
+    if _ALARM is not None and signal.getsignal(_ALARM) is _raise:
+        return [*_SIGNALS, _ALARM]
+    return list(_SIGNALS)
 
 
 def _restore(handlers: dict[int, _Handler]) -> None:
@@ -126,11 +133,27 @@ def signal_that_came() -> signal.Signals | None:
 def _interrupt(signum: int, frame: FrameType | None) -> None:
     _came.append(signal.Signals(signum))
     if len(_came) != 2:
-        raise Interrupted
+        _raise(signum, frame)
 
 
 def _raise(signum: int, frame: FrameType | None) -> None:
-    raise Interrupted
+    """Raise the interrupt; while a module is imported, do it later.
+
+    An extension module that is half imported may break whatever comes after it, also the end of Python.
+    """
+    if _is_importing(frame) and _ALARM is not None:
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+    else:
+        raise Interrupted
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether a frame, or one that called it, is of the import of a module."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _ignore() -> None:

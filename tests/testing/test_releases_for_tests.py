@@ -7,7 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,10 +135,10 @@ def test_a_mark_that_was_taken_off_a_file_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Path]:
+def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.jsonl"
     new_ledger(path, "tests", dpsample.Privacy(1, "1e-5"))
-    yield path
+    return path
 
 
 def test_ledgers_and_proofs_refuse_it_always(release: Release, ledger: Path, release_for_tests: Make) -> None:
