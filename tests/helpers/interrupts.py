@@ -3,9 +3,9 @@
     python tests/helpers/interrupts.py --runs 2000 --processes 4
 
 Each run makes a new folder, starts a command, sends SIGINT to it after a random time, and looks at what is left. A run
-is wrong if the command does not end, also on a machine that is busy with other work; if its exit code is neither 130 nor, where it was complete before
-the signal, 0; if it shows a traceback; if an output is there that is not complete; if a temporary file is left; or if
-the ledger has a reservation that is open, or spends on a release that is not there.
+is wrong if the command does not end, also on a machine that is busy with other work; if its exit code is neither 130
+nor, where it was complete before the signal, 0; if it shows a traceback; if an output is there that is not complete; if
+a temporary file is left; or if the ledger has a reservation that is open, or spends on a release that is not there.
 """
 
 import argparse
