@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +115,27 @@ def test_commands_that_are_interrupted_at_random() -> None:
     done = subprocess.run([*script, "--commands", "elements", "csv"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 wrong ends" in done.stdout
+
+
+IMPORTING = """
+import signal, sys, time
+from dpsample.cli import main
+import click
+
+@click.command()
+def command():
+    sys.path.insert(0, FOLDER)
+    import interrupted_module
+    for _ in range(600):
+        time.sleep(0.1)
+
+main(command)
+"""
+
+
+def test_a_module_that_is_imported_is_imported_to_its_end(tmp_path: Path) -> None:
+    module = "import signal\nsignal.raise_signal(signal.SIGINT)\nprint('imported', flush=True)\n"
+    (tmp_path / "interrupted_module.py").write_text(module)
+    script = IMPORTING.replace("FOLDER", repr(str(tmp_path)))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "imported\n")
