@@ -150,7 +150,7 @@ def test_ledgers_and_proofs_refuse_it_always(release: Release, ledger: Path, rel
         testing.release(FREQUENCIES, ledger=ledger)
     path = ledger.with_name("release.parquet")
     release.write(path)
-    with pytest.raises(InvalidValue, match="no such entry"):
+    with pytest.raises(InvalidValue, match="has no entry in the ledger"):
         verify_releases(read_ledger(ledger), [path])
     done = subprocess.run([sys.executable, "-m", "dpsample", "verify", path], capture_output=True, text=True)
     assert done.returncode == 2
