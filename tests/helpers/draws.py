@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
+import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ import pyarrow as pa
 import pytest
 
 import dpsample
+import dpsample.private
 from dpsample.accounting.look import Look
 from dpsample.private import noise
 from dpsample.private.engine.duckdb import DuckDB
@@ -172,6 +175,9 @@ def watched_noise(change: Change | None = None) -> Iterator[list[Drawn]]:
         "discrete_laplace": (laplace, discrete_laplace),
         "from_table": (table, from_table),
     }
+    # a module that is first imported while names are patched would keep the patched functions for ever
+    for module_info in pkgutil.walk_packages(dpsample.private.__path__, "dpsample.private."):
+        importlib.import_module(module_info.name)
     modules = [module for name, module in sys.modules.items() if name.startswith("dpsample.")]
     with pytest.MonkeyPatch.context() as patch:
         for name, (original, own) in instead.items():

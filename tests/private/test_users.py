@@ -265,6 +265,9 @@ def test_what_users_dropped_is_measured() -> None:
     assert made.terms.bought.dropped is not None
     assert (made.terms.bought.dropped.sensitivity, made.terms.bought.dropped.scale) == (Fraction(18), Fraction(720))
     assert abs(int(made.terms.bought.dropped.value) - dropped) < 30 * 720
+    assert made.total is not None
+    spent = made.total.epsilon + made.terms.bought.dropped.epsilon
+    assert made.terms.keys_privacy.epsilon == 1 - spent
     assert made.kept is not None
     assert made.kept.most == 20
     for estimate, truth in ((made.kept.in_all, kept + dropped), (made.kept.share, kept / (kept + dropped))):

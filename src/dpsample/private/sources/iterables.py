@@ -66,7 +66,7 @@ def one_key(value: Any) -> InvalidValue:
         )
     return InvalidValue(
         f"a key or a user of type {_type(value)} has no standard text",
-        "use a str, int, bool, finite Decimal, date or UUID, or declare a key_type such as 'binary'",
+        "use a str, int, bool, finite Decimal, date or UUID, or declare a type such as `key_type='binary'`",
     )
 
 

@@ -31,18 +31,28 @@ class TemporaryFolder:
         """Make the folder, and see to its removal."""
         for folder in above.glob(f"{_PREFIX}*"):
             _remove_if_dead(folder)
+        self.path = ""
+        try:
+            lock_file = self._locked_folder(above)
+            # at the latest when Python ends
+            self.remove = weakref.finalize(self, _remove, self.path, lock_file)
+        except BaseException:  # before anything else would remove the folder
+            if self.path:
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
+
+    def _locked_folder(self, above: Path) -> int:
+        """Make the folder, with mode 0700; return its lock file, which is open and locked."""
         while True:
-            self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=above)  # mode 0700
+            self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=above)
             try:
                 lock_file = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
             except FileNotFoundError:  # another process removed the folder, which had no lock yet
                 continue
             lock(lock_file)
             if _is_open(Path(self.path, _LOCK), lock_file):
-                break
+                return lock_file
             os.close(lock_file)  # another process removed the folder before it was locked
-        # at the latest when Python ends
-        self.remove = weakref.finalize(self, _remove, self.path, lock_file)
 
 
 def _remove(path: str, lock_file: int) -> None:
