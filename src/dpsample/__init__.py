@@ -11,6 +11,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     balls         real functions with proved bounds, in ball arithmetic
     errors        what is raised, and when
     extras        packages that some features need, and the refusal to work without them
+    interrupts    signals such as Ctrl-C, held while a step must not be cut in two
     sql           how names are written in SQL
     scheme        the mathematics: sampling, reporting probabilities, token laws, certificates
     accounting    what is spent, and the proof of it: composition, budgets
@@ -24,6 +25,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     planning      which epsilon, and what it brings, before any budget is spent
     presentation  words, tables, charts and pages
     files         tables with metadata, in atomic files and folders
+    testing       releases for tests of applications, marked as NOT private
     cli           the `dpsample` command
 """
 

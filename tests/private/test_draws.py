@@ -137,6 +137,9 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     ),
     "spark.sample: new_coins": (1, ("private/engine/test_spark.py::TestSecret::test_each_release_has_its_own",)),
     "spark.sanitize: new_coins": (1, ("private/engine/test_spark.py::TestSecret::test_each_release_has_its_own",)),
+    # releases for tests of applications: marked as NOT private
+    "testing.releases.KnownCoins.fresh: StreamCoins": (1, "coins that everybody knows"),
+    "testing.releases._stream: words_of": (1, "coins that everybody knows"),
     # nothing is released of these
     "private.count.count_by_bound: new_coins": (1, PLAN),
     "private.count.CountedUsers.__init__: new_coins": (1, PLAN),
@@ -147,7 +150,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "answers.token_order._Competitors.draws: default_rng": (1, AFTER),
     "answers.several_order._Competitors.of: default_rng": (1, AFTER),
     "private.engine.errors: token_hex": (1, "a mark of refusals, which no row can imitate"),
-    "files.atomic_file.Temporary.__init__: token_hex": (1, NAME),
+    "files.atomic_file.Temporary._make: token_hex": (1, NAME),
     "files.atomic_folder.atomic_folder: token_hex": (1, NAME),
 }
 

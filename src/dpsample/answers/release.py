@@ -18,7 +18,7 @@ from dpsample.answers.evidence import Evidence
 from dpsample.answers.question import Attributes, Where, check_options
 from dpsample.errors import InvalidValue
 from dpsample.extras import not_installed
-from dpsample.files import PathLike, Rows, read_table, rebatch, write_table
+from dpsample.files import PathLike, Rows, kind_of, read_table, rebatch, write_table
 from dpsample.presentation.plot import Plot, plot
 from dpsample.presentation.report import (
     PageOptions,
@@ -31,6 +31,7 @@ from dpsample.presentation.report import (
 from dpsample.presentation.tables import table_lines
 from dpsample.privacy import Privacy
 from dpsample.release.facts import Topic
+from dpsample.release.made_for_tests import are_allowed, require_allowed
 from dpsample.release.rows import checked_rows, release_schema
 from dpsample.release.terms import VERSION, Terms
 from dpsample.scheme.per_key import PerKey
@@ -41,6 +42,7 @@ _WHOLE_NUMBER = "{:,.0f}".format
 _FORMATS = dict.fromkeys(("estimate", "low", "high"), _WHOLE_NUMBER)
 # the facts that a print of a release shows, in this order
 _TOPICS = (
+    Topic.WARNING,
     Topic.PRIVACY,
     Topic.SAMPLED,
     Topic.FOUND,
@@ -153,6 +155,8 @@ class Release(Answers):
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
         """Write the release, atomically: Parquet, or CSV or Arrow with a JSON sidecar."""
+        if self._terms.made_for_tests:
+            require_allowed("written")
         rows = Rows(self._table.to_batches(), self._table.schema)
         write_table(path, rows, self.metadata, force=force, format=format)
 
@@ -202,6 +206,10 @@ class Release(Answers):
         from dpsample.answers.changes import changes  # which imports this module
 
         check_options(options, PageOptions)
+        if self._terms.made_for_tests:
+            require_allowed("shown as a page")
+            options["title"] = self._titled(options.get("title"))
+            options["prove"] = False  # nothing of it is private
         setting = page_setting(**options)
         if path is not None:
             check_report(path, force)
@@ -229,7 +237,13 @@ class Release(Answers):
         Plot: The top 3 of 6 reported keys; write(path) puts it into a file
         """
         top = self.top(k, where, level=level, attributes=attributes)
+        if self._terms.made_for_tests:
+            title = self._titled(title)
         return plot(top, self._terms, len(self), title)
+
+    def _titled(self, title: str | None) -> str:
+        """Return the title of a page or a chart of a release that was made for tests."""
+        return f"NOT private, made for tests: {title or ', '.join(self.keys)}"
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -253,7 +267,8 @@ class Release(Answers):
     def __repr__(self) -> str:
         number = len(self)
         plural = "" if number == 1 else "s"
-        head = f"Release: {number:,} key{plural}, {self._terms.kind.contents}"
+        name = "Test release (NOT private)" if self._terms.made_for_tests else "Release"
+        head = f"{name}: {number:,} key{plural}, {self._terms.kind.contents}"
         facts = self._terms.facts(number, visibility=False).about(*_TOPICS)
         lines = [f"  {fact.topic.value:9} {fact.brief}" for fact in facts]
         rows = table_lines(self._table, _FORMATS)
@@ -264,8 +279,15 @@ class Release(Answers):
 
 
 def read_release(path: PathLike, *, format: str | None = None) -> Release:
-    """Read a release file, or a folder of parts, and check all of it. A sample, which is not private, is refused."""
-    table, metadata = read_table(path, "release", VERSION, format=format)
+    """Read a release file, or a folder of parts, and check all of it.
+
+    What is not private is refused: a sample; and a release that was made for tests, except within
+    `dpsample.testing.allowed()`.
+    """
+    kind = "release"
+    if are_allowed() and kind_of(path) == "test release":
+        kind = "test release"
+    table, metadata = read_table(path, kind, VERSION, format=format)
     terms = Terms.from_json(metadata)
     if table.num_rows != metadata.get("rows"):
         raise InvalidValue(
@@ -296,6 +318,8 @@ def write_release(
     Batches have the columns `terms.columns`, or only the keys and tokens among them; `schema` states their types, also
     if there are no batches.
     """
+    if terms.made_for_tests:
+        require_allowed("written")
     given, schema = release_schema(schema, terms)
     terms.to_json(0)  # refuses a scheme that cannot be written before any work is done
     check = partial(checked_rows, terms=terms)

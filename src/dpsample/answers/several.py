@@ -204,7 +204,9 @@ class Combined(Answers):
 
     def __repr__(self) -> str:
         keys = len(self)
-        lines = [f"Combined: {self.evidence.stated}, {keys:,} keys, with {self._estimated}"]
+        made_for_tests = any(release.terms.made_for_tests for release in self.releases)
+        name = "Combined, made for tests (NOT private)" if made_for_tests else "Combined"
+        lines = [f"{name}: {self.evidence.stated}, {keys:,} keys, with {self._estimated}"]
         lines += [f"  privacy   {line}" for line in self.cost]
         parts = [str(release.terms.part) for release in self.releases if release.terms.part]
         if parts:

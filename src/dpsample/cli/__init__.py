@@ -52,6 +52,7 @@ from dpsample.cli.run import run
 from dpsample.cli.stream import stream
 from dpsample.errors import DpsampleError, DpsampleWarning
 from dpsample.files import written_outputs
+from dpsample.interrupts import signal_that_came, watched
 
 __all__ = ["cli", "main"]
 
@@ -112,28 +113,15 @@ for _command in _COMMANDS:
     cli.add_command(_command)
 
 
-class _Interrupted(KeyboardInterrupt):
-    """Python kills itself for a plain KeyboardInterrupt that passed through a late import, even if it was handled."""
-
-
-_signals: list[signal.Signals] = []  # that came, the last one last
 _OPTION = re.compile(r"--[a-z][a-z-]*")
-
-
-def _interrupt(signum: int, frame: Any) -> None:
-    _signals.append(signal.Signals(signum))
-    raise _Interrupted
 
 
 def main(command: click.Command = cli) -> None:
     """Run a command. An error becomes one line without private values, and an exit code."""
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, _interrupt)
     _show_warnings_plainly()
     if sys.argv[1:2] in (["explore"], ["plan"]):
         with_one_thread()
-    returned = _run(command)
-    code = returned if isinstance(returned, int) else 0
+    code = watched(lambda: _run(command), _end_by_signal)
     end_log(code, _meaning(code))
     sys.exit(code)
 
@@ -158,32 +146,38 @@ def _show_warnings_plainly() -> None:
     warnings.showwarning = show
 
 
-def _run(command: click.Command) -> Any:
-    """Run a command and return its exit code."""
+def _run(command: click.Command) -> int:
+    """Run a command and return its exit code; after a signal, raise what became of it, which is not shown."""
     try:
-        return command(prog_name="dpsample", standalone_mode=False)
-    except click.ClickException as error:
+        returned = command(prog_name="dpsample", standalone_mode=False)
+        return returned if isinstance(returned, int) else 0
+    except Exception as error:
+        # after a signal, another library may have made an error of its own of it
+        if signal_that_came() is not None:
+            raise
+        return _exit_code(error)
+
+
+def _exit_code(error: Exception) -> int:
+    """Report an error, and return its exit code."""
+    if isinstance(error, click.Abort):
+        return _end_by_signal(error)
+    if isinstance(error, click.ClickException):
         return _fail_usage(error)
-    except (KeyboardInterrupt, click.Abort):
-        return _end_by_signal()
-    except DpsampleError as error:
-        if _signals:  # another library may have made an error of its own of the signal
-            return _end_by_signal()
-        return _fail(_Failure.of(error))
-    except BrokenPipeError:
+    if isinstance(error, DpsampleError):
+        return _fail(_Failure.of(error), error)
+    if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
-    except OSError as error:
+    if isinstance(error, OSError):
         problem = os.strerror(error.errno) if error.errno else "a system call failed"
-        return _fail(_Failure(Exit.FAILED, f"{problem}; {_written()}"))
-    except (
-        Exception
-    ) as error:  # of another library: it may quote the data, so only its kind is shown
-        if os.environ.get("DPSAMPLE_TRACEBACK"):
-            raise
-        problem = f"unexpected {type(error).__name__}; {_written()}"
-        remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
-        return _fail(_Failure(Exit.FAILED, problem, remedy))
+        return _fail(_Failure(Exit.FAILED, f"{problem}; {_written()}"), error)
+    # an error of another library may quote the data: only its kind is shown
+    if os.environ.get("DPSAMPLE_TRACEBACK"):
+        raise error
+    problem = f"unexpected {type(error).__name__}; {_written()}"
+    remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
+    return _fail(_Failure(Exit.FAILED, problem, remedy), error)
 
 
 @dataclass(frozen=True)
@@ -241,11 +235,12 @@ def _asks_for_json() -> bool:
     return "--json" in words or "--format=json" in words or "json" in after_format
 
 
-def _end_by_signal() -> int:
+def _end_by_signal(error: BaseException | None) -> int:
     """Report the signal that came last; return the exit code that shells use for it."""
-    # without a signal: an engine raises a KeyboardInterrupt of its own
-    last = _signals[-1] if _signals else signal.SIGINT
-    return _fail(_Failure(128 + last, f"interrupted; {_written()}"))
+    last = signal_that_came() or signal.SIGINT  # an engine raises a KeyboardInterrupt of its own
+    if isinstance(error, click.Abort):  # what click makes of a KeyboardInterrupt
+        error = error.__cause__
+    return _fail(_Failure(128 + last, f"interrupted; {_written()}"), error)
 
 
 def _written() -> str:
@@ -254,9 +249,9 @@ def _written() -> str:
     return f"an output was written: {names}" if names else "no output was written"
 
 
-def _fail(failure: _Failure) -> int:
+def _fail(failure: _Failure, error: BaseException | None) -> int:
     """Report a failure, and notes of its error, such as that its privacy is spent; return its exit code."""
-    notes = getattr(sys.exception(), "__notes__", [])
+    notes = getattr(error, "__notes__", [])
     if _asks_for_json():
         form = failure.to_json()
         form["notes"] = list(notes)

@@ -7,14 +7,16 @@ import io
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from dpsample.errors import OutputExists, SystemFailure
 from dpsample.files.locks import lock, try_lock
 from dpsample.files.metadata import failures, sha256_of
+from dpsample.interrupts import held
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
 _umask = threading.Lock()
@@ -29,6 +31,11 @@ class Temporary(io.RawIOBase):
         self.target = target
         self.mode = mode
         self.sha256 = hashlib.sha256()
+        with held():  # a file that was made is removed, even if a signal comes just now
+            self._make(target)
+
+    def _make(self, target: Path) -> None:
+        """Make the file, and see to its removal."""
         prefix = f".dpsample-{sha256_of(os.fsencode(target.name))[:16]}-"
         with failures(target):
             for stale in target.parent.glob(f"{prefix}*.tmp"):
@@ -41,6 +48,8 @@ class Temporary(io.RawIOBase):
                 if removed_by_another:
                     self._file.close()
                     continue
+                # at the latest when the object is gone: a signal may come before the `with` block begins
+                self._discard = weakref.finalize(self, _discard, self.path, self._file)
                 return
 
     def writable(self) -> bool:  # noqa: D102 - io.RawIOBase has the docstring
@@ -111,10 +120,16 @@ class Temporary(io.RawIOBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._discard()
+
+
+def _discard(path: Path, file: BinaryIO) -> None:
+    """Remove a dot-file that has got no name, and close it."""
+    with held():
         with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            self._file.close()
+            file.close()
 
 
 @contextlib.contextmanager

@@ -71,13 +71,15 @@ def _read(target: Path, form: str | None, kind: str, newest: int) -> tuple[pa.Ta
 
 
 def kind_of(path: PathLike) -> str | None:
-    """Return "release" or "sample", as the metadata of a file of ours state; None for any other file.
+    """Return "release", "test release" or "sample", as the metadata of a file of ours state; None for others.
 
     Nothing is checked: this serves messages about a wrong file.
     """
     metadata = metadata_of(path) or {}
-    kinds = {"dpsample release": "release", "dpsample sample": "sample"}
-    return kinds.get(str(metadata.get("format")))
+    format = str(metadata.get("format"))
+    kind = format.removeprefix("dpsample ")
+    ours = format != kind and kind in ("release", "test release", "sample")
+    return kind if ours else None
 
 
 def metadata_of(path: PathLike) -> Metadata | None:
@@ -167,6 +169,8 @@ def _checked(sealed: Any, kind: str, newest: int, target: Path) -> tuple[Metadat
         remedies = {
             "dpsample sample": "it is NOT private: sanitize it first; to look at it, use dpsample.read_sample",
             "dpsample release": "it is private already: use dpsample.read_release",
+            "dpsample test release": "it was made for tests, and is NOT private; in a test, read it within "
+            "dpsample.testing.allowed()",
         }
         if format not in remedies:
             raise _damaged(target, "another format")

@@ -28,6 +28,7 @@ from dpsample.files.metadata import (
 )
 from dpsample.files.outputs import check_file, check_free, check_target, note_written
 from dpsample.files.tables import ContentHash, plain_schema, rebatch, written_columns
+from dpsample.interrupts import held
 
 
 def write_file(
@@ -96,14 +97,15 @@ def write_table(
     with Temporary(target, mode) as data:
         written = _write_rows(data, form, rows, metadata)
         data.seal()
-        if form == "parquet":
-            data.place(target, force)
-        else:
-            written["file"]["sha256"] = data.sha256.hexdigest()
-            if form == "csv":
-                written["file"]["csv"] = csv_rules(rows.schema)
-            _place_both(data, target, form, sealed(written), force, mode)
-    note_written(target)
+        with held():  # a signal must not come between two names, nor before the output is noted
+            if form == "parquet":
+                data.place(target, force)
+            else:
+                written["file"]["sha256"] = data.sha256.hexdigest()
+                if form == "csv":
+                    written["file"]["csv"] = csv_rules(rows.schema)
+                _place_both(data, target, form, sealed(written), force, mode)
+            note_written(target)
     count: int = written["file"]["rows"]
     return count
 

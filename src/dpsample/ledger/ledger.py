@@ -25,6 +25,7 @@ from dpsample.accounting.budget import UNITS
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.exact import Number, text
 from dpsample.files.metadata import PathLike, failures, resolved
+from dpsample.interrupts import held
 from dpsample.ledger.balance import Ledger
 from dpsample.ledger.charges import Charge, Entry, add_line
 from dpsample.ledger.file import (
@@ -185,7 +186,7 @@ class Reservation:
 
     def _settle(self, form: Mapping[str, Any]) -> None:
         """Add the line that ends the reservation, which must be open."""
-        with locked_ledger(self._target) as target:
+        with held(), locked_ledger(self._target) as target:
             data, ledger = _read(target)
             open_hashes = [entry.hash for entry in ledger.entries if entry.status == "reserved"]
             if self.hash not in open_hashes:
@@ -195,7 +196,7 @@ class Reservation:
                 )
             longer, _ = with_line(data, form)
             write_lines(target, longer)
-        self._settled = True
+            self._settled = True
 
     def __enter__(self) -> Self:
         return self

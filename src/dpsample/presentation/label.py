@@ -48,7 +48,8 @@ def label_of(release: Published) -> dict[str, str]:
 
 
 def _parameters(terms: Terms) -> list[str]:
-    clauses = [f"spent: {explain_spent(terms.privacy)}"]
+    clauses = [*terms.facts(visibility=False).words(Topic.WARNING)]
+    clauses.append(f"spent: {explain_spent(terms.privacy)}")
     for spending in terms.spent:
         clauses.append(f"of it, {spending.words} cost epsilon {text(spending.epsilon)}")
     if terms.max_keys is not None:

@@ -4,10 +4,12 @@ An error before anything that was drawn leaves the run cancels the reservation. 
 reserved stays spent.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from typing import Protocol
 
+from dpsample.interrupts import held
 from dpsample.ledger.charges import Charge
 from dpsample.ledger.ledger import reserve_budget
 
@@ -40,13 +42,17 @@ class NoLedger:
     def confirm(self, sha256: str | None = None) -> None:  # noqa: D102
         pass
 
-    def __enter__(self) -> "NoLedger":
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        pass
+@contextmanager
+def reserve(ledger: str | PathLike[str] | None, charge: Charge) -> Iterator[Payment]:
+    """Reserve the cost of a release in its ledger, if there is one, for a block that draws and writes it.
 
-
-def reserve(ledger: str | PathLike[str] | None, charge: Charge) -> AbstractContextManager[Payment]:
-    """Reserve the cost of a release in its ledger, if there is one, for a block that draws and writes it."""
-    return NoLedger() if ledger is None else reserve_budget(ledger, charge)
+    An error of the block, also Ctrl-C, gives the cost back unless rows have left the run.
+    """
+    if ledger is None:
+        yield NoLedger()
+        return
+    with ExitStack() as stack:
+        with held():  # what is reserved is given back, even if a signal comes just now
+            reservation = stack.enter_context(reserve_budget(ledger, charge))
+        yield reservation

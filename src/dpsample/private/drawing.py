@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from dpsample.answers.release import Release, write_release
 from dpsample.files.metadata import release_sha256
+from dpsample.files.reading import metadata_of
+from dpsample.interrupts import held
 from dpsample.private.charge import Payment
 from dpsample.private.engine import Engine
 from dpsample.private.progress import Progress
@@ -96,14 +98,15 @@ class DrawnRelease:
     ) -> Written:
         """Write the release to an atomic file, paid for and confirmed with the hash of that file."""
         paid = self._paid(payment)
-        keys = write_release(
-            output, paid.batches, paid.schema, paid.terms, force=force, format=format
-        )
-        if payment.hash is None:  # without a ledger nobody needs the hash of the file
-            payment.confirm()
-        else:
-            _, sha256 = release_sha256(output)
-            payment.confirm(sha256)
+        try:
+            keys = write_release(
+                output, paid.batches, paid.schema, paid.terms, force=force, format=format
+            )
+        except KeyboardInterrupt:
+            if _is_there(output, payment):  # it got its name before the signal was handled
+                _confirm_file(output, payment)
+            raise
+        _confirm_file(output, payment)
         return Written(keys, paid.terms, self.strategy)
 
     def _paid(self, payment: Payment) -> "DrawnRelease":
@@ -117,6 +120,24 @@ class DrawnRelease:
         batches = self.batches if first is None else chain([first], self.batches)
         terms = replace(self.terms, ledger=payment.hash)
         return replace(self, terms=terms, batches=batches)
+
+
+def _confirm_file(output: str | PathLike[str], payment: Payment) -> None:
+    """Enter that the release was written, with the hash of its file; without a ledger nobody needs the hash."""
+    with held():
+        if payment.hash is None:
+            payment.confirm()
+        else:
+            _, sha256 = release_sha256(output)
+            payment.confirm(sha256)
+
+
+def _is_there(output: str | PathLike[str], payment: Payment) -> bool:
+    """Return whether the file has the release that this payment is for; without a ledger it need not be known."""
+    if payment.hash is None:
+        return False
+    metadata = metadata_of(output) or {}
+    return metadata.get("ledger") == payment.hash
 
 
 DrawKeys = Callable[["Drawing", Counting, Terms], DrawnRelease]

@@ -20,6 +20,7 @@ from dpsample.private.known import KnownKeys
 from dpsample.private.sources.source import Source, SourceOptions
 from dpsample.release.kinds.counted import count_columns
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
+from dpsample.release.made_for_tests import refused
 from dpsample.release.options import (
     ReleaseKeywords,
     ReleaseOptions,
@@ -248,6 +249,8 @@ def source_of_part(source: Source, part: Part | None) -> Source:
 def prior_keys(prior: Any, keys: Sequence[str]) -> pa.Table:
     """Return the keys of an earlier release, least frequent first, or in its order if it has no estimates."""
     release = prior if isinstance(prior, Release) else read_release(prior)
+    if release.terms.made_for_tests:
+        raise refused("a `prior`")
     if release.keys != tuple(keys):
         wanted = ", ".join(map(repr, keys))
         found = ", ".join(map(repr, release.keys))

@@ -12,5 +12,6 @@ keys_proof    the proof of what all keys of one element or user spend together
 proof         that the stated terms are private
 options       the options of a release, each with its type, default, help and rules
 option_words  the same as words of the command line, read and written
+made_for_tests  the mark of releases that are NOT private, and where it is refused
 key_hash      the public hash of a key, by which coordinated samples choose keys
 """

@@ -11,6 +11,7 @@ from enum import Enum
 class Topic(Enum):
     """What a fact is about; the value is the name that commands and representations print before it."""
 
+    WARNING = "warning"  # that it was made for tests, and is not private
     SAMPLED = "sampled"
     FOUND = "found"  # how keys of users without a contribution bound were found
     CHOSEN = "chosen"  # why they were found in this way

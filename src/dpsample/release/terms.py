@@ -28,6 +28,8 @@ from dpsample.release.explain import (
 from dpsample.release.facts import Fact, Facts, Topic, fact, joined
 from dpsample.release.kinds import KeysOnly, Kind, kind_from_json
 from dpsample.release.kinds.kind import AGAIN
+from dpsample.release.made_for_tests import FORMAT as TEST_FORMAT
+from dpsample.release.made_for_tests import WARNING, refused
 from dpsample.release.spending import Spending, spending_of
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.reporting import frequency_reaching
@@ -38,6 +40,8 @@ _FILE_FIELDS: Final = ("file", "checksum", "before")  # metadata of the file, no
 _FIELDS: Final = (  # the fields of the metadata, in the order in which files have them
     "format",
     "version",
+    "private",
+    "warning",
     "privacy",
     "unit",
     "sampling",
@@ -83,6 +87,7 @@ class Terms:
     states which numbers each key has, and by which mechanism keys were drawn. `known` are keys of a public list, which
     are all reported. `part` is the part of the dataset that was read, `reading` the expressions of its keys and the
     filter of its rows, if there are any, and `ledger` the entry that paid for the release.
+    A release that was `made_for_tests` is NOT private.
 
     >>> from dpsample import KeepAll, Privacy
     >>> from dpsample.release.kinds import Tokens
@@ -102,6 +107,7 @@ class Terms:
     part: Part | None = None
     ledger: str | None = None
     reading: Reading | None = None
+    made_for_tests: bool = False
     dpsample: str = field(default_factory=_version, compare=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +120,8 @@ class Terms:
             raise InvalidValue(
                 "a release names its ledger entry and the version of dpsample as text", AGAIN
             )
+        if self.made_for_tests and self.ledger is not None:
+            raise refused("entered in a ledger")
         keys = check_keys(self.keys, self.numbers)
         object.__setattr__(self, "keys", keys)  # a single name may come as text
         self.kind.check(self.keys_privacy, self.bought)
@@ -142,6 +150,8 @@ class Terms:
 
     def _own_facts(self) -> Iterator[Fact]:
         """Yield the facts that do not depend on the kind, and that take no time."""
+        if self.made_for_tests:
+            yield fact(Topic.WARNING, WARNING.rstrip("."))
         yield fact(Topic.REPORTED, explain_mechanism(self.sampling, self.per_key))
         if self.known is not None:
             yield fact(Topic.KNOWN, str(self.known))
@@ -261,6 +271,8 @@ class Terms:
         }
         form |= self.bought.to_json()
         form |= self.kind.to_json()
+        if self.made_for_tests:
+            form |= {"format": TEST_FORMAT, "private": False, "warning": WARNING}
         if self.per_key == self.privacy:
             del form["per_key"]
         stated = [name for name in _FIELDS if form.get(name) is not None or name == _MAY_BE_NULL]
@@ -303,6 +315,7 @@ class Terms:
             part=part,
             ledger=form.get("ledger"),
             reading=Reading.from_json(form["reading"]) if "reading" in form else None,
+            made_for_tests=form["format"] == TEST_FORMAT,
             dpsample=form["dpsample"],
         )
 

@@ -16,6 +16,7 @@ from dpsample.scheme.reporting import frequency_reaching, reporting_probabilitie
 
 _ROWS = 10
 _TOPICS = (
+    Topic.WARNING,
     Topic.PRIVACY,
     Topic.FOUND,
     Topic.CHOSEN,
@@ -36,7 +37,9 @@ def display(release: Published) -> str:
     keys = "1 key" if n == 1 else f"{n:,} keys"
     facts = release.terms.facts(n).words(*_TOPICS)
     lines = [join([tag("br"), words]) for words in facts]
-    head = tag("p", tag("strong", "Private release"), f": {keys}", *lines)
+    made_for_tests = release.terms.made_for_tests
+    name = "Test release (NOT private)" if made_for_tests else "Private release"
+    head = tag("p", tag("strong", name), f": {keys}", *lines)
     return str(tag("div", head, _top(release), _curve(release)))
 
 

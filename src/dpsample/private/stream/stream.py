@@ -4,7 +4,7 @@ import html
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +20,7 @@ from dpsample.files import PathLike, Rows, read_table, write_table
 from dpsample.files.atomic_file import locked
 from dpsample.files.metadata import format_of, resolved
 from dpsample.files.reading import metadata_of
+from dpsample.interrupts import held
 from dpsample.privacy import StatedPrivacy
 from dpsample.private.derived_coins import Secret
 from dpsample.private.randomness import secret_key
@@ -300,7 +301,7 @@ class Stream:
         if not self._pending:
             return
         assert self._held is not None  # the first batch has fixed the types of keys
-        held = self._held
+        held_keys = self._held
         chunk = pa.Table.from_batches(self._pending)
         start = self._elements
         self._elements = start + chunk.num_rows
@@ -309,16 +310,19 @@ class Stream:
 
         def count() -> None:
             words = words_of(self._secret, start, chunk.num_rows)
-            held.count(chunk, words, self._sampling.picked_words)
+            held_keys.count(chunk, words, self._sampling.picked_words)
 
         # a new thread for each chunk: one that was kept would not survive a fork of this process
-        worker = ThreadPoolExecutor(1)
-        self._counting = worker.submit(count)
-        worker.shutdown(wait=False)
+        with held():  # a signal must not leave a lock of the thread taken
+            worker = ThreadPoolExecutor(1)
+            self._counting = worker.submit(count)
+            worker.shutdown(wait=False)
 
     def _wait(self) -> None:
         """Wait for the chunk that is being counted."""
         if self._counting is not None:
+            with held():
+                wait([self._counting])
             self._counting.result()
             self._counting = None
 

@@ -21,6 +21,7 @@ from dpsample.errors import PrivacyViolation
 from dpsample.exact import text
 from dpsample.privacy import Privacy
 from dpsample.release.keys_proof import Composition, prove_keys
+from dpsample.release.made_for_tests import refused
 from dpsample.release.proof.page import not_proved, proof_page, verdict
 from dpsample.release.spending import Spending
 from dpsample.release.stated import check_known, check_size, not_private
@@ -128,7 +129,12 @@ def prove(budget: Budget, sampling: Sampling | None, grid: int | None = None) ->
 
 
 def prove_release(terms: Terms) -> Proof:
-    """Prove a release, from its terms; raises `PrivacyViolation` if its parts are not as private as it says."""
+    """Prove a release, from its terms; raises `PrivacyViolation` if its parts are not as private as it says.
+
+    A release that was made for tests is refused: its coins are known.
+    """
+    if terms.made_for_tests:
+        raise refused("verified")
     check_stated(terms)
     _check_adds_up(terms.privacy, terms.spent, terms.keys_privacy)
     proved = terms.kind.prove(terms.keys_privacy)

@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsample.errors import InvalidValue
+from dpsample.interrupts import held
 from dpsample.private.engine.duckdb.columns import numbered
 from dpsample.private.engine.duckdb.errors import called
 from dpsample.private.engine.duckdb.mounts import Mounts
@@ -29,8 +30,8 @@ _T = TypeVar("_T")
 
 # Rows of a batch: one of DuckDB's row groups.
 _BATCH = 122_880
-# Seconds between two interrupts of work that goes on: one may come before the work has begun.
-_PATIENCE = 0.05
+# Seconds between two looks at whether a signal came, and between two interrupts of work that goes on after one.
+_LOOK = 0.05
 _SETTINGS = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 
 
@@ -42,7 +43,8 @@ class Statements:
         settings = {**config, "temp_directory": self._temp.path}
         self._connection: duckdb.DuckDBPyConnection | None = None
         try:
-            self._connection = duckdb.connect(":memory:", config=settings)
+            with held():
+                self._connection = duckdb.connect(":memory:", config=settings)
         finally:
             if self._connection is None:
                 self._temp.remove()
@@ -55,12 +57,13 @@ class Statements:
         if self._connection is None:
             return
         connection, self._connection = self._connection, None
-        try:
-            for cursor in self._cursors:
-                cursor.close()
-            connection.close()
-        finally:
-            self._temp.remove()
+        with held():  # what is half removed would stay
+            try:
+                for cursor in self._cursors:
+                    cursor.close()
+                connection.close()
+            finally:
+                self._temp.remove()
 
     def run(self, sql: str, objects: Objects | None = None) -> list[Any]:
         """Run a statement to its end."""
@@ -163,16 +166,17 @@ def _insert(cursor: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> Non
 
 
 def _waited(cursor: duckdb.DuckDBPyConnection, work: Callable[[], _T]) -> _T:
-    """Wait for work on a cursor in another thread, and end it if the wait is interrupted."""
-    with ThreadPoolExecutor(1) as pool:
+    """Run work on a cursor in another thread, and wait for it; a signal ends the work, and is handled afterwards.
+
+    An error that the handler of a signal raised while this thread waits could leave the lock of the future taken, and
+    the other thread would never end. So signals are held.
+    """
+    with held() as came, ThreadPoolExecutor(1) as pool:
         future = pool.submit(called, work)
-        try:
-            return future.result()
-        except BaseException:
-            while not future.done():
-                cursor.interrupt()
-                wait([future], _PATIENCE)
-            raise
+        while not wait([future], _LOOK).done:
+            if came:
+                cursor.interrupt()  # again and again: one that comes before its work began is forgotten
+    return future.result()
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -10,6 +10,7 @@ import weakref
 from pathlib import Path
 
 from dpsample.files.locks import lock, try_lock
+from dpsample.interrupts import held
 
 _PREFIX = "dpsample-"
 _NAME = re.compile(f"{_PREFIX}[a-z0-9_]{{8}}")  # what `mkdtemp` makes of the prefix
@@ -23,15 +24,19 @@ class TemporaryFolder:
     """
 
     def __init__(self, parent: str | os.PathLike[str] | None = None) -> None:
-        above = Path(tempfile.gettempdir() if parent is None else parent)
+        with held():  # what is half made would stay
+            self._make(Path(tempfile.gettempdir() if parent is None else parent))
+
+    def _make(self, above: Path) -> None:
+        """Make the folder, and see to its removal."""
         for folder in above.glob(f"{_PREFIX}*"):
             _remove_if_dead(folder)
         self.path = ""
         try:
-            held = self._locked_folder(above)
+            lock_file = self._locked_folder(above)
             # at the latest when Python ends
-            self.remove = weakref.finalize(self, _remove, self.path, held)
-        except BaseException:  # such as Ctrl-C, before anything else would remove the folder
+            self.remove = weakref.finalize(self, _remove, self.path, lock_file)
+        except BaseException:  # before anything else would remove the folder
             if self.path:
                 shutil.rmtree(self.path, ignore_errors=True)
             raise
@@ -41,19 +46,20 @@ class TemporaryFolder:
         while True:
             self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=above)
             try:
-                held = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+                lock_file = os.open(Path(self.path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
             except FileNotFoundError:  # another process removed the folder, which had no lock yet
                 continue
-            lock(held)
-            if _is_open(Path(self.path, _LOCK), held):
-                return held
-            os.close(held)  # another process removed the folder before it was locked
+            lock(lock_file)
+            if _is_open(Path(self.path, _LOCK), lock_file):
+                return lock_file
+            os.close(lock_file)  # another process removed the folder before it was locked
 
 
-def _remove(path: str, held: int) -> None:
+def _remove(path: str, lock_file: int) -> None:
     """Remove a folder, and let go of its lock."""
-    shutil.rmtree(path, ignore_errors=True)
-    os.close(held)
+    with held():
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock_file)
 
 
 def _remove_if_dead(folder: Path) -> None:
