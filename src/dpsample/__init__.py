@@ -152,8 +152,8 @@ def __dir__() -> list[str]:
 def _keep_function_release() -> None:
     """Let `dpsample.release` be the function, although there is a package of that name.
 
-    Python sets the attribute to the package when the package is first imported. So that is done now, and undone: later
-    imports from the package do not set it again.
+    When Python imports a package for the first time, it sets an attribute of that name here. So the package is imported
+    now, and the attribute deleted: then `__getattr__` above supplies the function when `dpsample.release` is used.
     """
     import_module("dpsample.release")
     globals().pop("release", None)

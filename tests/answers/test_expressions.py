@@ -252,6 +252,13 @@ def test_texts_are_as_short_as_their_bounds(value: str) -> None:
         assert sum(texts.held) >= bound.together, call
 
 
+@pytest.mark.parametrize("call", ["replace(shop, 'a')", "regexp_replace(shop)", "damerau_levenshtein()"])
+def test_a_call_with_too_few_arguments_is_refused_by_duckdb(call: str) -> None:
+    """Its memory is bounded before DuckDB counts its arguments."""
+    checked = Given("by", call, ("shop",)).checked(syntax)
+    expressions.check_memory("by", call, checked, lambda _: expressions.Bytes(9, 9), 1)
+
+
 def test_every_function_is_of_one_row_and_always_the_same() -> None:
     rows = duckdb.connect().execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
     for name in expressions._FUNCTIONS.split():

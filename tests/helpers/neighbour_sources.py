@@ -138,6 +138,36 @@ def one_part(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:
     return Source(folder / "data.parquet", "k", **options).of_part(Part("p", "in"))
 
 
+def computed_table(rows: Rows) -> pa.Table:
+    """The key follows a mark, and the number of an odd user is none; one of the rest has no key, and no number."""
+    return pa.table(
+        {
+            "u": pa.array([1, *(u for u, _ in rows)], pa.int64()),
+            "raw": pa.array([None, *(f"x{k}" for _, k in rows)], pa.string()),
+            "n": ["none", *(str(u) if u % 2 == 0 else f"{u}?" for u, _ in rows)],
+        }
+    )
+
+
+COMPUTED: dict[str, Any] = {"key": "substr(raw, 2) AS k", "filter": "CAST(n AS BIGINT) >= 0"}
+
+
+def computed(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:
+    """Keys are expressions, and rows where a cast fails are left out."""
+    pq.write_table(computed_table(rows), folder / "data.parquet")
+    return Source(folder / "data.parquet", **COMPUTED, **options)
+
+
+def computed_csv(rows: Rows, folder: Path, options: dict[str, Any]) -> Source:
+    table = computed_table(rows)
+    with open(folder / "data.csv", "w", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(table.column_names)
+        writer.writerows(list(row.values()) for row in table.slice(1).to_pylist())
+        file.write('"1",,"none"\r\n')
+    return Source(folder / "data.csv", **COMPUTED, **options)
+
+
 KINDS = {
     "parquet text": Kind(TEXTS, parquet(pa.string())),
     "parquet integers": Kind(NUMBERS, parquet(pa.int64())),
@@ -147,6 +177,8 @@ KINDS = {
     "parquet bytes": Kind(BYTES, parquet(pa.binary())),
     "parquet flags": Kind([True, False], parquet(pa.bool_())),
     "parquet part": Kind(TEXTS, one_part),
+    "parquet computed": Kind(TEXTS, computed),
+    "csv computed": Kind(TEXTS, computed_csv),
     "arrow file": Kind(TEXTS, arrow_file),
     "csv": Kind(TEXTS, delimited("csv", ",")),
     "tsv": Kind(TEXTS, delimited("tsv", "\t")),

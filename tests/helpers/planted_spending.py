@@ -277,4 +277,35 @@ LEDGER = [
     ),
 ]
 
-SPENDING = [*ACCOUNTING, *PROOFS, *LEDGER]
+READING = [
+    Bug(
+        "a row makes a computed key fail",
+        "private/sources/computed.py",
+        'f"TRY({checked.sql})"',
+        "checked.sql",
+        ("private/sources/test_computed.py::test_where_an_expression_fails_a_key_is_null",),
+    ),
+    Bug(
+        "a computed key fails where TRY catches nothing",
+        "private/engine/duckdb/computed.py",
+        'engine.run(f"SELECT count(value) FROM {tried}"',
+        'engine.describe(f"(SELECT count(value) FROM {tried})"',
+        ("private/sources/test_computed.py::test_what_would_fail_nevertheless_is_refused_by_made_up_rows",),
+    ),
+    Bug(
+        "rows that a filter leaves out are read",
+        "private/engine/duckdb/opening.py",
+        "    if source.condition is not None:",
+        "    if source.condition is not None and source.part is not None:",
+        ("private/sources/test_computed.py",),
+    ),
+    Bug(
+        "Spark reads all rows where a filter is stated",
+        "private/engine/spark/frames.py",
+        "    if source.computes:",
+        "    if source.computes and session:",
+        ("private/sources/test_computed.py::test_spark_is_handed_computed_columns",),
+    ),
+]
+
+SPENDING = [*ACCOUNTING, *PROOFS, *LEDGER, *READING]

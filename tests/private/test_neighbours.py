@@ -10,12 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from dpsample import Ppswor, Priority, SampleSize
+import dpsample
+from dpsample import Ppswor, Priority, SampleSize, Source
 from dpsample.cli.log import end_log
 from dpsample.private.engine.duckdb import DuckDB
-from neighbour_sources import KINDS, Rows, compare, dataset, released, with_one_element, with_one_user
+from neighbour_sources import KINDS, PRIVACY, Rows, compare, dataset, released, with_one_element, with_one_user
 from neighbours import Observation, command, differences, observe
 
 
@@ -133,6 +135,29 @@ def test_the_first_and_only_element(name: str, engine: DuckDB, tmp_path: Path) -
     for options in ({}, {"total": True, "ledger": True}):
         both = [released(kind, rows, tmp_path, options, engine, "parquet", 0) for rows in ([], [(0, "rare")])]
         compare(both[0], both[1], {"rare"}, options, 1)
+
+
+@pytest.mark.parametrize("user", [None, "u"])
+@pytest.mark.parametrize("raw", [None, "x7", "7x", "none"], ids=["no text", "left out", "fails", "fails, left out"])
+def test_a_row_that_gives_no_key(user: str | None, raw: str | None, engine: DuckDB, tmp_path: Path) -> None:
+    """Its expression fails, or the filter leaves it out: with or without it, a release is the same, draws included."""
+    rng = random.Random(1)
+    rows = [(u, str(rng.choice([1, 2, 3]))) for u in range(60)]
+
+    def work(output: Path, more: int) -> None:
+        texts = [*(f"x{key}" for _, key in rows), *([raw] * more)]
+        table = pa.table({"u": [*(u for u, _ in rows), *([99] * more)], "raw": pa.array(texts, pa.string())})
+        key = "CAST(substr(raw, 2) AS BIGINT) AS k"
+        source = Source(table, key, filter="raw <> 'x7' AND length(raw) > 1", drop_null=True, user=user)
+        ledger = output / "ledger"
+        dpsample.release_to_file(output / "out.csv", source, privacy=PRIVACY, engine=engine, ledger=ledger, **bound)
+
+    bound: dict[str, Any] = {} if user is None else {"max_keys_per_user": 2}
+    unit = "element" if user is None else "user"
+    both = [observe(partial(work, more=more), tmp_path / "output", unit) for more in (0, 1)]
+    assert not both[0].refused, both[0].outcome
+    assert both[0].drawn
+    assert both[0] == both[1]
 
 
 # ---- the command line

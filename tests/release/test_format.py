@@ -67,7 +67,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, keys_only in (("noise", False), ("steps", True)):
         dpsample.release(USERS, "k", keys_only=keys_only, **many).write(folder / f"{name}.csv")
     found: dict[str, Any] = {"privacy": Privacy(1, 1e-9), "user": "who"}
-    dpsample.release(USERS, "k", keys_only=True, **found).write(folder / "look.csv")
+    dpsample.release(USERS, "k", filter="k <> ''", keys_only=True, **found).write(folder / "look.csv")
     amounts: dict[str, Any] = {"rows": 2, "sums": {"x": 1}}
     spent = USERS.append_column("x", pa.array([0.5] * len(USERS)))
     dpsample.release(spent, "k", discover="one-key", prior=release, **amounts, **found).write(folder / "counts.csv")

@@ -32,7 +32,7 @@ SCHEMES: tuple[dict[str, Any], ...] = (
 def test_every_keyword_is_a_field_or_states_one() -> None:
     named = {each.name for each in fields(ReleaseOptions)} | {option.name for option in all_options()}
     keywords = {*ReleaseKeywords.__annotations__, "privacy"}
-    assert keywords - named == {"user", "drop_null"}  # of the source
+    assert keywords - named == {"user", "drop_null", "filter"}  # of the source
     assert {each.name for each in fields(ReleaseOptions)} - keywords == {"amounts"}  # rows and sums
 
 

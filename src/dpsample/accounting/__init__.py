@@ -23,4 +23,5 @@ dropped       how many keys users have beyond their contribution bound, measured
 budget        what a release's privacy is spent on
 known         a public list of keys, each of which is reported
 parts         parts of a dataset that do not overlap, and cost the maximum
+reading       how keys were computed from rows, and which rows were read
 """

@@ -22,7 +22,7 @@ ALL = KeepAll()
 # Numbers of keys of each user that are considered: 2, 4, ..., 512. With more, noise would decide too often.
 _NUMBERS_OF_KEYS = tuple(1 << n for n in range(1, 10))
 # A capacity below this part of the largest one is past the maximum. With more keys it only falls further.
-_PAST = 0.7
+_PAST_THE_BEST = 0.7
 
 
 class OfManyKeys(Protocol):
@@ -52,12 +52,14 @@ def promising_keys(budget: OfManyKeys, look: UsersByKeys, sampling: Sampling = A
         each = budget.many_keys(keys)
         if each is None:
             continue
+        # `steps` units lead from 0 to an even chance; keys of fewer than `least` users are never reported
         units_for_even_chance = each.steps + (sampling.least - 1)
+        # the sum of min(k, keys), less one deviation of the look's noise
         capacity = look.kept_with_doubt(keys) / units_for_even_chance
         if capacity > best_capacity:
             best_capacity = capacity
             best = keys
-        elif capacity < _PAST * best_capacity:
+        elif capacity < _PAST_THE_BEST * best_capacity:
             break
     return best
 

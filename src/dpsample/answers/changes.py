@@ -67,6 +67,10 @@ class Changes:
         """Return the table."""
         return self.table
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the table by the Arrow C stream interface, which DuckDB, polars and pandas read."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """Return the table as a pandas DataFrame."""
         try:

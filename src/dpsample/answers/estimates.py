@@ -56,6 +56,10 @@ class Estimates:
             table = table.append_column(_free(name, table), self.numbers[name])
         return table
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the table by the Arrow C stream interface, which DuckDB, polars and pandas read."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """Return the table as a pandas DataFrame."""
         try:

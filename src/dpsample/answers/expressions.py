@@ -113,11 +113,14 @@ class Checked:
 
 @dataclass(frozen=True)
 class Given:
-    """An expression as it was given: the name of the argument, its text, and the columns that it may name."""
+    """An expression as it was given: the name of the argument, its text, and the columns that it may name.
+
+    Without `columns`, these are not known yet: the expression may name any, which its data must have.
+    """
 
     argument: str
     text: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] | None
 
     def checked(self, parse: Callable[[str], str]) -> Checked:
         """Check each part of the expression. `parse` returns the syntax tree of a statement, as DuckDB writes it."""
@@ -152,7 +155,8 @@ class Given:
             raise InvalidValue(problem, "simplify it") from None
         if parsed["error"]:
             problem = f"{self._must}; {one_line(str(parsed['error_message']))}"
-            raise InvalidValue(problem, "check its syntax")
+            remedy = 'check its syntax, and write a column that is a word of SQL as "at"'
+            raise InvalidValue(problem, remedy)
         if len(parsed["statements"]) != 1:
             return None, None
         select = parsed["statements"][0]["node"]
@@ -182,6 +186,10 @@ class Given:
     def _checked_column(self, node: dict[str, Any]) -> str:
         """Return the column that a node names, as it is written in `columns`."""
         path = node["column_names"]
+        if self.columns is None:
+            if len(path) > 1:
+                self._refuse(f"the column {'.'.join(path)!r}", "put text in 'quotes'")
+            return str(path[0])
         by_lower_case = {name.lower(): name for name in self.columns}
         column = by_lower_case.get(path[0].lower())
         if len(path) == 1 and column is not None:
@@ -195,15 +203,21 @@ class Given:
         name = str(node["function_name"])
         has_extras = any(node.get(extra) for extra in ("schema", "catalog", "distinct", "filter"))
         is_plain = not has_extras and not node["order_bys"]["orders"]
-        if name.lower() not in _ALLOWED or not is_plain:
-            raise InvalidValue(
-                f"{self.argument} can use plain functions of one key's values, not {name!r} in {quoted(self.text)}",
-                "see the list of functions in dpsample.answers.expressions, or give a Python function",
-            )
+        if name.lower() in _ALLOWED and is_plain:
+            return
+        one = "key" if self.columns is not None else "row"
+        remedy = "see the list of functions in dpsample.answers.expressions"
+        if self.columns is not None:
+            remedy += ", or give a Python function"
+        raise InvalidValue(
+            f"{self.argument} can use plain functions of one {one}'s values, not {name!r} in {quoted(self.text)}",
+            remedy,
+        )
 
     @property
     def _must(self) -> str:
-        return f"{self.argument} must be one SQL expression on the columns {listed(self.columns)}"
+        columns = "of one row" if self.columns is None else listed(self.columns)
+        return f"{self.argument} must be one SQL expression on the columns {columns}"
 
     def _refuse(self, given: str, remedy: str) -> NoReturn:
         raise InvalidValue(f"{self._must}, not {given}", remedy)
@@ -305,7 +319,7 @@ class _Texts:
         parts = [self.bytes_of(part) for part in _parts_of(node)]
         if _is_short(node, parts):
             return self._short
-        if _function_of(node) in _TABLES:
+        if _function_of(node) in _TABLES and parts:
             # a table with a row for each character of one text, and a column for each of the other
             cells = (parts[0].longest + 2) * (parts[-1].longest + 2)
             self.held.append(8 * cells)
@@ -327,7 +341,7 @@ class _Texts:
             # to a text, a byte becomes \xAB; to another type, it may become an element of a list
             is_text = kind == "COLLATE" or _type_of(node) in _TEXT_TYPES
             return together.times(4 if is_text else 16) + self._short
-        if name in ("replace", "regexp_replace"):
+        if name in ("replace", "regexp_replace") and len(parts) >= 3:  # DuckDB refuses fewer
             text, _, replacement = parts[:3]
             # one replacement for each byte and one more
             with_one_more = text + Bytes(1, self._rows)

@@ -49,6 +49,7 @@ _TOPICS = (
     Topic.CHOSEN,
     Topic.KNOWN,
     Topic.PART,
+    Topic.READ,
     Topic.TOKENS,
     Topic.KEPT,
     Topic.COUNTED,
@@ -173,6 +174,10 @@ class Release(Answers):
         except ImportError:
             raise _missing("polars") from None
         return polars.from_arrow(self._table)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the rows by the Arrow C stream interface, which DuckDB, polars and pandas read."""
+        return self._table.__arrow_c_stream__(requested_schema)
 
     def report(
         self,

@@ -16,6 +16,7 @@ _OF_A_SOURCE = (
     "key",
     "frequency",
     "drop_null",
+    "filter",
     "user",
 )  # options that a `Source` has by the same name
 

@@ -156,6 +156,8 @@ class _Verified:
             lines.append(str(self.independent))
         if terms.part is not None:
             lines.append(f"Read:      {shown(explain_part(terms.part, terms.max_keys))}")
+        if terms.reading is not None:
+            lines.append(f"Keys of:   {shown(str(terms.reading))}")
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -172,6 +174,8 @@ class _Verified:
         }
         if terms.part is not None:
             form["part"] = terms.part.to_json()
+        if terms.reading is not None:
+            form["reading"] = terms.reading.to_json()
         form["verified"] = {"date": self.today, "dpsample": __version__}
         if self.independent is not None:
             form["independent"] = self.independent.to_json()

@@ -166,6 +166,7 @@ _key_type = click.option(
 columns = together(
     _frequency,
     click_option(released.DROP_NULL),
+    click_option(released.FILTER),
     _table,
     _query,
     _input_format,
@@ -183,7 +184,8 @@ _key = click.option(
     "-k",
     multiple=True,
     required=True,
-    help="Key column. Repeat it for a key of several columns.",
+    help="Key column, or an SQL expression of the columns of a row with a name, such as "
+    '"lower(query) AS query". Repeat it for a key of several columns.',
 )
 source = together(_source, _key, columns)
 # ---- options of an output and of the machine
@@ -326,6 +328,7 @@ _OF_A_SOURCE = (  # options that a `Source` has by the same name
     "key",
     "frequency",
     "drop_null",
+    "filter",
     "table",
     "query",
     "user",

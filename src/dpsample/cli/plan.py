@@ -38,6 +38,7 @@ _OF_A_SOURCE = (  # options that describe a SOURCE
     "key_as",
     "frequency",
     "drop_null",
+    "filter",
     "table",
     "query",
     "input_format",

@@ -28,6 +28,7 @@ _PRINTED = (  # metadata of a release
     "total",
     "dropped",
     "part",
+    "reading",
     "discovery",
     "counts",
     "ledger",
@@ -43,6 +44,7 @@ _TOPICS = (  # facts about a release
     Topic.TOTAL,
     Topic.PRIVACY,
     Topic.PART,
+    Topic.READ,
     Topic.SEEN,
 )
 

@@ -222,7 +222,10 @@ def extrapolated_sums(
 def functionals_of(
     groups: Tallies, scheme: Scheme, of: Function, tuning: Tuning = TUNING, keys: int | None = None
 ) -> SumFunctionals:
-    """Return the functionals of a sum over groups, made for a number of reported keys: all of these by default."""
+    """Return the functionals of a sum over groups: by token, what a key adds to the estimate, and to its error.
+
+    Bias and variance are balanced for a number of reported keys: by default, that of all groups together.
+    """
     calibration = calibration_for(of, Calibration.of(scheme, tuning))
     if keys is None:
         keys = int(groups.keys.sum())

@@ -312,10 +312,12 @@ class Calibration:
         return means
 
     def _weighted_means(self, cells: Ints, weight: Floats, functions: Sequence[Function]) -> Floats:
-        """Return the sum of each function over the support of each token, with its weights: [token, function]."""
+        """Return the weighted mean of each function over the support of each token: [token, function]."""
         length = weight.shape[1]
         first = first_frequency(cells, self.scheme.grid)
+        # one run of frequencies that holds all supports, and where each token's begins in it
         frequencies, starts = _windows(first, length)
+        # a window may reach beyond the largest frequency
         frequencies = np.minimum(frequencies, self.scheme.sampling.largest)
         sums = np.empty((len(cells), len(functions)))
         for n, function in enumerate(functions):

@@ -142,7 +142,9 @@ def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> None:
 
 
 def check_moments(batch: pa.RecordBatch) -> None:
-    """Refuse the few dates and timestamps that not all formats hold: a source is refused before anything is drawn.
+    """Refuse the few dates and timestamps that Parquet cannot hold (`_LARGEST`).
+
+    So a source with such keys is refused before anything is drawn from it.
 
     >>> check_moments(pa.record_batch({"day": pa.array([2**60], pa.int64()).cast(pa.timestamp("s"))}))
     Traceback (most recent call last):

@@ -171,11 +171,12 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
 
 
 def _check_file(target: Path) -> None:
-    """Refuse a ledger with two names or that is read-only.
+    """Refuse a ledger that is read-only, or that has two names, after removing names that a killed process left.
 
     A new line would go to one of two names, and each would have the whole budget.
     """
     if target.stat().st_nlink > 1:
+        # `new_ledger` links its draft to the ledger's name; killed just then, it leaves the draft as a second name
         _remove_drafts(target)
     status = target.stat()
     if status.st_nlink > 1:

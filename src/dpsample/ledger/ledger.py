@@ -261,9 +261,10 @@ def _begun(form: Mapping[str, Any]) -> Ledger:
 
 
 def _reserved(target: Path, charge: Charge) -> tuple[bytes, str]:
-    """Return the bytes of a ledger with one more reservation, and its hash; refuse what the ledger does not allow."""
+    """Return the bytes of a ledger with one more reservation, and the hash of its line; refuse what is not allowed."""
     data, ledger = _read(target)
     ledger.require(charge)
+    # a ledger with an account adds up curves of Rényi divergence, so each of its lines states its own
     curve = None
     if ledger.account is not None:
         curve = curve_of([charge])

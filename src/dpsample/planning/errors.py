@@ -88,7 +88,11 @@ def prediction_table(
 def _quick_table(
     sampling: Sampling, privacy: PerKey, rows: int, tuning: Tuning
 ) -> tuple[Calibration, int]:
-    """Return a coarser table of about this number of rows, and its stride."""
+    """Return a table of a coarser scheme with about this number of rows, and its stride.
+
+    A scheme of stride s has every s-th frequency, and s times the epsilon (`strided`). `spacing` is the distance of
+    tokens as a frequency times epsilon; tuning limits it on both sides.
+    """
     support = support_length(privacy) * float(privacy.epsilon)
     spacing = max(support / rows, tuning.table_spacing)
     spacing = min(spacing, tuning.quick_table_spacing)

@@ -30,10 +30,12 @@ def predicted_by_mle(
 ) -> Accuracy:
     """Return the accuracy of a sum by `mle`; with `quick`, that of a coarser scheme with the same shape.
 
-    `frequencies` are those of `keys` as integers, which floats would round.
+    `frequencies` are those of `keys` as integers, which floats would round. A coarser scheme has every s-th frequency
+    and s times the epsilon (`strided`). The errors of frequency / s there are taken to have the same ratio to it.
     """
     stride = 1
     if quick:
+        # half of the rows that other estimators have
         sampling, privacy, stride = strided(sampling, privacy, tuning.quick_table_rows // 2)
     truth = keys.frequencies
     coarse = truth / stride

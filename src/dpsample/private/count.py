@@ -40,6 +40,7 @@ class CountKeywords(TypedDict, total=False):
     user: str | None
     max_keys_per_user: int | None
     drop_null: bool
+    filter: str | None
 
 
 def count_frequencies(
@@ -53,7 +54,7 @@ def count_frequencies(
 ) -> Frequencies:
     """Count how many keys of a source have each frequency. NOT private, and neither is a plan that is made by it.
 
-    The arguments are those of `dpsample.release`; its options `user`, `max_keys_per_user` and `drop_null` can be set.
+    The arguments are those of `dpsample.release`, with its options `user`, `max_keys_per_user`, `drop_null`, `filter`.
     With `user`, frequencies are numbers of users. Each user keeps `max_keys_per_user` keys, which are drawn once: a
     release draws them anew. `Frequencies.uncut` has the numbers before that.
     `progress` is called now and then with the name of the stage: how often is NOT private either.

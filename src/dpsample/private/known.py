@@ -83,7 +83,10 @@ class KnownKeys:
 
 
 def _list_of(keys: Any, source: Source) -> Any:
-    """Return the path of a list, its Arrow table, or its values as a list."""
+    """Return the path of a list, its Arrow table, or its values as a list.
+
+    Files of the private data are refused, and objects that hold no keys, such as a number.
+    """
     if isinstance(keys, str | os.PathLike):
         private_files = {identity(file) for file in source.inputs()}
         if identity(keys) in private_files:

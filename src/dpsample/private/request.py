@@ -233,8 +233,8 @@ def _source_of(
 ) -> Source:
     """Return the source that these arguments of `dpsample.release` or `dpsample.sample` describe."""
     drop_null = keywords.get("drop_null", False)
-    user = keywords.get("user")
-    return Source.of(data, key, frequency=frequency, drop_null=drop_null, user=user)
+    read = {"frequency": frequency, "user": keywords.get("user"), "filter": keywords.get("filter")}
+    return Source.of(data, key, drop_null=drop_null, **read)
 
 
 def source_of_part(source: Source, part: Part | None) -> Source:

@@ -7,6 +7,7 @@ A run checks its input before it does any work, draws each coin once, and hands 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, Unpack
 
@@ -177,7 +178,15 @@ def sample(
         table = pa.Table.from_batches(batches, schema)
         if bounds_users:
             used.forget(counting.source)
-        return Sample(table, sampling, request.source.key, request.max_keys, part=request.part)
+        read = request.source
+        return Sample(
+            table,
+            sampling,
+            read.key,
+            request.max_keys,
+            part=request.part,
+            reading=read.reading,
+        )
 
 
 def sanitize(
@@ -235,7 +244,8 @@ def _terms_of_sample(
 ) -> Terms:
     """Return the terms of a release of a sample: those of the sample, and the privacy that is stated."""
     budget = Budget(Privacy.of(privacy), sample.max_keys)
-    return terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
+    terms = terms_of(budget, sample.sampling, sample.keys, keys_only, grid, part=sample.part)
+    return replace(terms, reading=sample.reading)
 
 
 @contextmanager

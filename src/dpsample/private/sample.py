@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.parts import Part
+from dpsample.accounting.reading import Reading
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import (
     PathLike,
@@ -65,6 +66,7 @@ class Sample:
         *,
         identity: str | None = None,
         part: Part | None = None,
+        reading: Reading | None = None,
     ) -> None:
         names = check_keys(keys, ("frequency",))
         if not isinstance(sampling, Sampling):
@@ -76,6 +78,7 @@ class Sample:
         self._sampling = sampling
         self._keys = names
         self._part = part
+        self._reading = reading
         self._max_keys = None if max_keys is None else check_keys_per_user(max_keys)
         self._identity = identity or uuid4().hex
         self._used = False
@@ -149,6 +152,11 @@ class Sample:
         return self._part
 
     @property
+    def reading(self) -> Reading | None:
+        """The expressions of its keys and the filter of its rows; None if there were none."""
+        return self._reading
+
+    @property
     def identity(self) -> str:
         """The name by which ledgers know the sample: a random number, or the file that another system wrote."""
         return self._identity
@@ -209,6 +217,8 @@ class Sample:
             metadata["max_keys_per_user"] = self._max_keys
         if self._part is not None:
             metadata["part"] = self._part.to_json()
+        if self._reading is not None:
+            metadata["reading"] = self._reading.to_json()
         return metadata
 
     def write(self, path: PathLike, force: bool = False, format: str | None = None) -> None:
@@ -226,6 +236,8 @@ class Sample:
             shown.append(f"up to {self._max_keys:,} for each user")
         if self._part is not None:
             shown.append(str(self._part))
+        if self._reading is not None:
+            shown.append(str(self._reading))
         shown.append(repr(self._sampling))
         if self._used:
             shown.append("sanitized already")
@@ -267,12 +279,10 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     refusal = InvalidValue(
         "the metadata of a sample must state its scheme and its keys", "draw the sample again"
     )
-    sampling, keys, part = attempt(
-        lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError
-    )
+    stated = attempt(lambda: _stated(metadata), refusal, LookupError, TypeError, AttributeError)
     identity = _identity(metadata, path)
     max_keys = metadata.get("max_keys_per_user")
-    sample = Sample(table, sampling, keys, max_keys, identity=identity, part=part)
+    sample = Sample(table, max_keys=max_keys, identity=identity, **stated)
     sample._used = metadata.get("used", False)
     _remember_file(sample, path, format_of(path, format))
     # whatever else the metadata state, or state in another way, was not written by dpsample
@@ -283,12 +293,14 @@ def read_sample(path: PathLike, *, format: str | None = None) -> Sample:
     return sample
 
 
-def _stated(metadata: Mapping[str, Any]) -> tuple[Sampling, tuple[str, ...], Part | None]:
-    """Return the scheme, the keys and the part that the metadata of a sample state."""
-    sampling = Sampling.from_json(metadata["sampling"])
-    keys = tuple(metadata["keys"])
-    part = Part.from_json(metadata["part"]) if "part" in metadata else None
-    return sampling, keys, part
+def _stated(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a `Sample` that its metadata state."""
+    return {
+        "sampling": Sampling.from_json(metadata["sampling"]),
+        "keys": tuple(metadata["keys"]),
+        "part": Part.from_json(metadata["part"]) if "part" in metadata else None,
+        "reading": Reading.from_json(metadata["reading"]) if "reading" in metadata else None,
+    }
 
 
 def drawn_of_part(sample: Sample, part: Part | None) -> Sample:

@@ -36,7 +36,15 @@ def draw_tokens(
     options = request.options
     kind = kind_of(options.budget, chosen.sampling, options.keys_only, options.grid)
     known = _known_terms(drawing, kind.per_key)
-    terms = Terms(options.privacy, source.key, kind, bought, known, request.part)
+    terms = Terms(
+        options.privacy,
+        source.key,
+        kind,
+        bought,
+        known,
+        request.part,
+        reading=request.source.reading,
+    )
     sampling = chosen.sampling
     strategy = usable_strategy(drawing.engine, request.source, sampling, options.strategy)
     counting = Counting(

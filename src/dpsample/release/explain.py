@@ -16,6 +16,7 @@ from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.dropped import Kept
 from dpsample.accounting.filled import Filled
 from dpsample.accounting.parts import Part
+from dpsample.accounting.reading import Reading
 from dpsample.accounting.totals import RealizedSize, Total
 from dpsample.exact import shown_number, text
 from dpsample.privacy import Privacy
@@ -263,6 +264,16 @@ def explain_protected(max_keys: int | None = None, unit: str | None = None) -> s
         return "each element: one counted occurrence of a key (in aggregated data one unit of frequency, not one row)"
     keys = "1 key" if max_keys == 1 else f"up to {max_keys:,} keys, once in each"
     return f"each user (all rows of one user identifier), who counts in {keys}"
+
+
+def explain_reading(reading: Reading) -> str:
+    """Return how keys were computed, and which rows were read, as a clause.
+
+    >>> from dpsample.accounting.reading import Reading
+    >>> print(explain_reading(Reading({"query": "lower(query)"}, "country = 'DE'")))
+    read as query = lower(query), of the rows where country = 'DE', chosen without looking at the data
+    """
+    return f"read as {reading}, chosen without looking at the data"
 
 
 def explain_part(part: Part, max_keys: int | None = None) -> str:

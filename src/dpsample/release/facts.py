@@ -25,6 +25,7 @@ class Topic(Enum):
     TOTAL = "total"
     PRIVACY = "privacy"
     PART = "part"
+    READ = "read"  # how keys were computed, and which rows were read
     SEEN = "seen"  # which frequencies are reported
     LEDGER = "ledger"
 

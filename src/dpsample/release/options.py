@@ -51,6 +51,7 @@ class SampleKeywords(TypedDict, total=False):
     user: str | None
     max_keys_per_user: int | None
     drop_null: bool
+    filter: str | None
     part: tuple[str, str] | None
     part_vouched: tuple[str, str] | None
     strategy: Strategy
@@ -229,6 +230,11 @@ USER = Option(
 DROP_NULL = Option(
     "drop_null", "Drop rows whose key or user is NULL, instead of refusing them.", bool
 )
+FILTER = Option(
+    "filter",
+    "Read only the rows where this SQL condition on their columns is true, such as \"country = 'DE'\". Choose it "
+    "without looking at the data.",
+)
 # Arguments of `dpsample.release` that Python states in another way than the command line, and those of the source.
 _HELP_IN_PYTHON = {
     "sampling": "How keys are sampled: by `Ppswor`, `Priority`, `SoftCap`, `CustomSampling`; by default, all are kept.",
@@ -242,6 +248,7 @@ _HELP_IN_PYTHON = {
     "part_vouched": f"A name and a value. {PART_VOUCHED.help}",
     "user": USER.help,
     "drop_null": DROP_NULL.help,
+    "filter": FILTER.help,
     "settings": "The SHA-256 of the settings file of the release, for its ledger entry.",
 }
 _DOCSTRING_WIDTH = 116  # of lines that a docstring indents by four

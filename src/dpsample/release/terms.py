@@ -9,6 +9,7 @@ from dpsample.accounting.counts import Counts
 from dpsample.accounting.discovery import Discovery
 from dpsample.accounting.known import Known
 from dpsample.accounting.parts import Part, protected_unit
+from dpsample.accounting.reading import Reading
 from dpsample.accounting.totals import Total
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.metadata import canonical
@@ -18,6 +19,7 @@ from dpsample.release.explain import (
     explain_mechanism,
     explain_part,
     explain_privacy,
+    explain_reading,
     explain_reporting,
     explain_size,
     explain_spent,
@@ -54,6 +56,7 @@ _FIELDS: Final = (  # the fields of the metadata, in the order in which files ha
     "dropped",
     "ledger",
     "part",
+    "reading",
     "discovery",
     "counts",
     "known",
@@ -82,7 +85,8 @@ class Terms:
 
     `privacy` protects one element (a counted occurrence of a key, not a row of aggregated data), or one user. `kind`
     states which numbers each key has, and by which mechanism keys were drawn. `known` are keys of a public list, which
-    are all reported. `part` is the part of the dataset that was read, `ledger` the entry that paid for the release.
+    are all reported. `part` is the part of the dataset that was read, `reading` the expressions of its keys and the
+    filter of its rows, if there are any, and `ledger` the entry that paid for the release.
     A release that was `made_for_tests` is NOT private.
 
     >>> from dpsample import KeepAll, Privacy
@@ -102,6 +106,7 @@ class Terms:
     known: Known | None = None
     part: Part | None = None
     ledger: str | None = None
+    reading: Reading | None = None
     made_for_tests: bool = False
     dpsample: str = field(default_factory=_version, compare=False)
 
@@ -157,6 +162,8 @@ class Terms:
         yield self._privacy_fact()
         if self.part is not None:
             yield fact(Topic.PART, explain_part(self.part, self.max_keys), str(self.part))
+        if self.reading is not None:
+            yield fact(Topic.READ, explain_reading(self.reading), str(self.reading))
         if self.ledger is not None:
             yield fact(Topic.LEDGER, f"entered as {self.ledger}")
 
@@ -258,6 +265,7 @@ class Terms:
             "rows": rows,
             "ledger": self.ledger,
             "part": self.part and self.part.to_json(),
+            "reading": self.reading and self.reading.to_json(),
             "known": self.known and self.known.to_json(),
             "dpsample": self.dpsample,
         }
@@ -306,6 +314,7 @@ class Terms:
             known=known,
             part=part,
             ledger=form.get("ledger"),
+            reading=Reading.from_json(form["reading"]) if "reading" in form else None,
             made_for_tests=form["format"] == TEST_FORMAT,
             dpsample=form["dpsample"],
         )

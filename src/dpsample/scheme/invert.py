@@ -26,7 +26,12 @@ _TINY = 1e-300  # keeps ratios of zeros defined
 def locate_by_tail_map(
     frequencies: Ints, v: Floats, reporting: "Reporting", grid: int
 ) -> tuple[Ints, Floats, Floats]:
-    """Return what `Law.locate` does, for tokens that follow from pi."""
+    """Return the token of each key, and the boundaries of the part of [0, 1] that draws it, as `Law.locate` does.
+
+    A key of frequency i draws the token whose part holds its v, uniform in [0, 1]: `above` < v <= `from_it`, the
+    probabilities of larger tokens, and of this one or larger. Boundaries are followed row by row, at most `window` rows
+    back, which is as far as a token's support reaches. Keys are taken in blocks, which bounds memory.
+    """
     window = support_length(reporting.privacy) + _MORE_ROWS
     keys_at_once = max(_LEAST, _BLOCK // window)
     cells = np.empty(frequencies.shape, np.int64)

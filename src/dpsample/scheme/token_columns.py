@@ -115,7 +115,9 @@ def _frequencies(cells: Ints, grid: int, rows: int) -> Ints:
 def _whole_columns(cells: Ints, reporting: Law, grid: int) -> tuple[Columns, Ints]:
     """Return the columns of distinct tokens over all of their supports, and the place of each token among these.
 
-    A token that is new where pi is constant has the column of the first such token, shifted.
+    The column of a token has its probability at each frequency, from the token's first frequency on. Tokens that first
+    occur beyond the frequency from which pi is constant have the column of the first such token, shifted: as rows are
+    counted from the first frequency, it is the same column.
     """
     shift = np.maximum(first_frequency(cells, grid) - reporting.constant_from, 0)
     distinct, place = np.unique(cells - shift * grid, return_inverse=True)

@@ -133,9 +133,10 @@ class SampleAndThreshold:
         return last
 
     def _largest_nearby(self, epsilon: float, enough: float) -> float:
-        """Return the largest delta_n near t / alpha, where it is nearly always; if it exceeds `enough`, any above that.
+        """Return the largest delta_n for n from (t - 1) / alpha to t / alpha; if the last exceeds `enough`, that one.
 
-        As n grows, c = t - 1 ceases to count, and then c = t. The largest delta_n is between the two, or close by.
+        delta_n is a sum over the counts c >= t that exceed n alpha (`_spent`): the term of c = t drops out at
+        n = t / alpha. The largest delta_n is nearly always in this range; `_delta` looks at all other n as well.
         """
         t = self.threshold
         alpha = self._alpha(epsilon)
@@ -303,15 +304,20 @@ def _lowest(rate: float, is_private: Callable[[SampleAndThreshold], bool]) -> Sa
 
 
 def _moments_by_loss(x: Floats, p: float, low: Floats, estimates: Floats) -> Floats:
-    """Return the moments of keys that are mostly reported: those of c / p, less the part below the threshold."""
+    """Return rows of P(reported), bias and variance of keys of frequencies x that are mostly reported.
+
+    Of a key, c elements are sampled, by a binomial law of x and p. `low[i, c]` is the probability of c for x[i], for
+    each c below the threshold, where c / p (`estimates`) is replaced by 0. So the moments are those of c / p, corrected
+    there.
+    """
     missing = low.sum(axis=1)
     lost = low @ estimates
     # below the threshold the estimate is 0, so the squared error is x**2 instead of (estimate - x)**2
     added = estimates * (2 * x[:, None] - estimates)
     added_square = (low * added).sum(axis=1)
-    square_of_sampling = x * (1 - p) / p
-    square = square_of_sampling + added_square
-    return np.array([1 - missing, -lost, square - lost**2])
+    variance_of_sampling = x * (1 - p) / p  # of c / p
+    mean_square_error = variance_of_sampling + added_square
+    return np.array([1 - missing, -lost, mean_square_error - lost**2])
 
 
 def _moments_by_reports(x: Floats, high: Floats, estimates: Floats) -> Floats:

@@ -243,17 +243,19 @@ def _grid(y: Scale, x: Scale) -> Iterator[Markup]:
         yield label(tick_text(tick), x.start - _GAP, height + 4, "end")
 
 
-def _apart(heights: Sequence[float], lowest: float) -> list[float]:
-    """Move ascending heights apart until labels at them do not touch; none goes below the lowest.
+def _apart(heights: Sequence[float], bottom: float) -> list[float]:
+    """Move labels apart until none touches the next, first down, and then up where they would pass the bottom.
 
-    >>> _apart([10, 12, 100], 100)
-    [10, 26, 100]
+    `heights` are y coordinates of labels, ascending. They grow downward, as in SVG.
+
+    >>> _apart([10, 12, 95, 100], 100)
+    [10, 26, 84, 100]
     """
     placed: list[float] = []
     for height in heights:
         least = placed[-1] + _LINE if placed else height
         placed.append(max(height, least))
-    most = lowest
+    most = bottom
     for n in reversed(range(len(placed))):
         placed[n] = min(placed[n], most)
         most = placed[n] - _LINE

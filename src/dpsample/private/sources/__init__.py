@@ -3,6 +3,7 @@
 source          the value that users hand in: data, key columns, and how they are read
 kinds           which kind of source an object is
 names           names of key columns
+computed        keys that are expressions of the columns of a row, and filters
 key_types       declared types of key columns
 rules           which options go together
 listing         the files of a source

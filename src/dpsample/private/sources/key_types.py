@@ -23,6 +23,9 @@ def declared_types(source: "Source") -> dict[str, "pa.DataType"]:
     if not names.keys() <= set(source.key_columns):
         problem = "`key_type` names a column that is not in the key"
         raise InvalidValue(problem, "declare types of key columns alone")
+    if names.keys() & source.computed.keys():
+        problem = "`key_type` cannot be used with an expression"
+        raise InvalidValue(problem, "cast it, as in `key='CAST(n AS BIGINT) AS n'`")
     return {column: _declared(name) for column, name in names.items()}
 
 

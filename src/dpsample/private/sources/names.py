@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dpsample.errors import InvalidValue
+from dpsample.private.sources.computed import is_computed
 from dpsample.private.sources.kinds import Kind
 
 # Columns that samples and releases have of their own. A key column with such a name would hide one of them.
@@ -44,6 +45,9 @@ def public_names(
             "write one name for each column",
         )
     for name in names:
+        if is_computed(name):
+            problem = f"the name {name!r} of a key is written like an expression with a name"
+            raise InvalidValue(problem, "choose one without AS")
         if name.lower() in RESERVED:
             raise InvalidValue(
                 f"the key column {name!r} is called like a column that samples and releases have of their own",

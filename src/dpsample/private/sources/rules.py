@@ -19,6 +19,8 @@ def check_together(source: "Source") -> None:
         _check_user(source)
     _check_file_options(source)
     _check_database_options(source)
+    if source.computes:
+        _check_computed(source)
     if "key_type" in source.options:
         declared_types(source)
 
@@ -60,6 +62,30 @@ def _check_user(source: "Source") -> None:
     if user.lower() in [name.lower() for name in source.key_columns]:
         problem = f"the column {user!r} is both key and user"
         raise InvalidValue(problem, "name two different columns")
+
+
+def _check_computed(source: "Source") -> None:
+    """Refuse expressions where no engine computes them."""
+    if source.kind in ("mapping", "keys"):
+        raise InvalidValue(
+            "an expression or `filter` cannot be used with a mapping or an iterable of keys",
+            "compute its keys in Python",
+        )
+    if source.kind in DATABASES:
+        raise InvalidValue(
+            "an expression or `filter` cannot be used with a database",
+            "write it in SQL: `query='SELECT lower(query) AS query FROM ...'`",
+        )
+    if source.kind == "frame":
+        raise refusal_on_spark()
+
+
+def refusal_on_spark() -> InvalidValue:
+    """Return the refusal of expressions where Spark reads the rows."""
+    return InvalidValue(
+        "an expression or `filter` is computed by DuckDB, not by Spark",
+        "compute it in the DataFrame: data.where(...).selectExpr('lower(query) AS query')",
+    )
 
 
 def _check_file_options(source: "Source") -> None:

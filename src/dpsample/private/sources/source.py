@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.parts import Part
+from dpsample.accounting.reading import Reading
 from dpsample.errors import InvalidValue
+from dpsample.private.sources.computed import Computed, computed_filter, computed_keys
 from dpsample.private.sources.dialect import TEXT_OPTIONS, checked_nulls
 from dpsample.private.sources.inputs import expanded, local_path
 from dpsample.private.sources.iterables import COUNT_NAMES
@@ -40,6 +42,7 @@ class SourceOptions(TypedDict, total=False):
     header: bool
     null: str | Sequence[str]
     drop_null: bool
+    filter: str | None
 
 
 # The arguments of a Source after its key, in the order in which they are written out.
@@ -64,7 +67,8 @@ class Source:
                 from key to frequency; or an iterable with a key for each element. What may be something else
                 is refused, such as a pandas Series with an index of its own
     key         the key column, or several; by default ``key`` for a mapping or an iterable, whose keys need one name
-                for each place of a tuple
+                for each place of a tuple. An expression of the columns of one row with a name is a key as well, such as
+                ``"lower(query) AS query"``
     frequency   the column with the frequency of already aggregated rows (rows of one key are summed); without it
                 each row is one element
     drop_null   leave out rows whose key has a NULL, or whose user is NULL, instead of refusing them
@@ -79,6 +83,8 @@ class Source:
     encoding    of CSV and TSV: such as ``"latin-1"``, ``"cp1252"`` or ``"utf-16"``; by default UTF-8
     header      of CSV and TSV: False if the first line has data; columns are then called column0, column1, ...
     null        of CSV and TSV: a text that stands for NULL, such as ``"NA"``, or several, beside the empty field
+    filter      a condition on the columns of one row, such as ``"country = 'DE'"``: other rows are not read, and count
+                for nothing. A row where it is NULL is such another row
 
     The types of key columns are published with a release, so they never follow from the rows. Parquet, Arrow, typed
     DataFrames, DuckDB relations and PostgreSQL have a schema. SQLite's columns are of the type that they are declared
@@ -89,6 +95,11 @@ class Source:
     JSON: strings as they are, numbers and booleans as JSON writes them), and frequencies are plain integers such as
     ``12``. In CSV and TSV, a field is NULL if it is empty without quotes, and the empty text if it is ``""``. Columns
     that hive folders are named by, as in ``day=2026-11-01/x.parquet``, are text unless `key_type` says more.
+
+    Expressions are SQL of DuckDB, with the functions that `dpsample.answers.expressions` lists: no aggregate, subquery
+    or file, and nothing that draws or looks at a clock. The type of such a key follows from the expression and the
+    types of its columns, which of text files are all text. Where an expression fails for a row, as
+    ``CAST(age AS INTEGER)`` of a text, it is NULL: such a key is refused, or left out with `drop_null`.
 
     Users are compared by value where the column has a type, and else as text, byte by byte. In JSON lines, 1, 1.0 and
     "1" are one user, and a number with a fraction is refused.
@@ -103,6 +114,9 @@ class Source:
     Source(<list>, key='key', key_type='int64')
     >>> Source("postgresql://ada:secret@db.example/shop", key=["city", "item"], table="orders")
     Source('postgresql://db.example/shop', key=['city', 'item'], table='orders')
+    >>> source = Source("events.parquet", key="lower(query) AS query", filter="country = 'DE'")
+    >>> source.key, source.columns
+    (('query',), ('query', 'country'))
     >>> Source("events.parquet", key=["query", "query"])
     Traceback (most recent call last):
       ...
@@ -118,6 +132,8 @@ class Source:
     part: Part | None  # the rows that are read; by default all
     amounts: tuple[Amount, ...]  # read together with users and keys
     taken: list[bool]  # not empty once a stream was read
+    computed: dict[str, Computed]  # keys that are expressions, by their entry in `key_columns`
+    condition: Computed | None  # the filter
 
     def __init__(
         self,
@@ -131,16 +147,22 @@ class Source:
             raise TypeError(f"a Source has no argument {min(unknown)!r}")
         kind = source_kind(data, named=key is not None)
         key_columns = key_names(key, kind)
+        computed = computed_keys(key_columns)
+        own_names = key_names(_names_of(key_columns, computed), kind)
         key_as = options.pop("key_as", None)
+        stated = _stated(options)
         self._set("data", data)
         self._set("kind", kind)
-        self._set("key", public_names(key_columns, key_as, kind))
+        self._set("key", public_names(own_names, key_as, kind))
         self._set("key_columns", key_columns)
         self._set("frequency", frequency)
-        self._set("options", _stated(options))
+        self._set("options", stated)
         self._set("part", None)
         self._set("amounts", ())
         self._set("taken", [])
+        self._set("computed", computed)
+        condition = computed_filter(stated["filter"]) if "filter" in stated else None
+        self._set("condition", condition)
         check_together(self)
 
     def _set(self, field: str, value: Any) -> None:
@@ -256,7 +278,38 @@ class Source:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read: the key, the frequency or the user if there is one, that of the part, and amounts."""
+        """The columns to read: those of `fields`, and instead of expressions the columns that these name."""
+        read: list[str] = []
+        for name in self.fields:
+            read += self.computed[name].columns if name in self.computed else [name]
+        if self.condition is not None:
+            read += self.condition.columns
+        return tuple(dict.fromkeys(read))
+
+    @property
+    def computes(self) -> bool:
+        """Whether there are expressions: keys that are no columns, or a filter."""
+        return bool(self.computed) or self.condition is not None
+
+    @property
+    def reads_all_rows(self) -> bool:
+        """Whether no row is left out by a part or a filter."""
+        return self.part is None and self.condition is None
+
+    @property
+    def reading(self) -> Reading | None:
+        """The expressions of keys and the filter, as a release states them; None if there are none."""
+        if not self.computes:
+            return None
+        keys = {}
+        for name, column in zip(self.key, self.key_columns, strict=True):
+            if column in self.computed:
+                keys[name] = self.computed[column].text
+        return Reading(keys, None if self.condition is None else self.condition.text)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns of a row once its keys are computed: key, frequency or user, part, and amounts."""
         part = None if self.part is None else self.part.name
         summed = [amount.column for amount in self.amounts]
         names = [*self.key_columns, self.frequency, self.user, part, *summed]
@@ -265,7 +318,8 @@ class Source:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments by which the key columns are read, as they are written, without those that have defaults."""
-        renamed = None if self.key == self.key_columns else _one_or_list(self.key)
+        own_names = _names_of(self.key_columns, self.computed)
+        renamed = None if self.key == own_names else _one_or_list(self.key)
         stated = {"frequency": self.frequency, **self.options, "key_as": renamed}
         return {name: stated[name] for name in _ORDER if stated.get(name) is not None}
 
@@ -362,6 +416,8 @@ class Source:
             plural = "" if len(names) == 1 else "s"
             found = f"it has {len(names)} other column{plural}"
         remedy = "check the name"
+        if name in self.key_columns and not name.isidentifier():
+            remedy += "; an expression needs a name: `key='lower(query) AS query'`"
         if not shown:
             remedy += (
                 ", and that the file has it (CSV: in a header line, with the stated delimiter)"
@@ -388,6 +444,11 @@ def _stated(options: SourceOptions) -> SourceOptions:
         if value != _USUAL.get(name):
             stated[name] = value
     return stated  # type: ignore[no-any-return]
+
+
+def _names_of(columns: Sequence[str], computed: Mapping[str, Computed]) -> tuple[str, ...]:
+    """Return the names of key columns: an expression states its own."""
+    return tuple(computed[name].name if name in computed else name for name in columns)
 
 
 def _one_or_list(names: Sequence[str]) -> str | list[str]:

@@ -46,6 +46,10 @@ def object_source(data: Any, keys: tuple[str, ...], **options: Any) -> Source:
 
 def elements(source: Source, engine: Engine | None = None) -> tuple[pa.Schema, Batches]:
     """Return the key columns of a source, and batches of them; files need an engine that keeps the order of rows."""
+    if source.computes:
+        raise InvalidValue(
+            "a stream computes no keys, and filters no rows", "hand over rows that have the keys"
+        )
     if engine is not None:
         keys = _plain(engine.check(source))
         return keys, (batch.cast(keys) for batch in engine.elements(source))

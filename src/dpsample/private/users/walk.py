@@ -156,4 +156,5 @@ def _terms(drawing: Drawing, kind: Kind, bought: Bought, known: Known | None = N
     """Return the terms of this release, of the kind that its rows have."""
     request = drawing.request
     privacy = request.options.users.privacy
-    return Terms(privacy, request.source.key, kind, bought, known, request.part)
+    read = request.source
+    return Terms(privacy, read.key, kind, bought, known, request.part, reading=read.reading)

@@ -14,6 +14,7 @@ DuckDB's own messages, which may quote the data, go no further.
     orders      the orders of users and keys, and work that is divided by them
     pairs       users and their wanted keys, in a file
     sorting     users and keys in their orders
+    computed    computed keys and filters: columns made from those of a source
     columns     columns in SQL: key types, users in canonical form, faults
     places      where rows come from to this machine first: standard input, stores, other connections
     mounts      files of stores, as DuckDB opens them

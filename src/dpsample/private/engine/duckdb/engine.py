@@ -452,7 +452,7 @@ class DuckDB(Statements):
         def produce() -> Iterator[_T]:
             yield answer(self.tables.open(source))
 
-        return next(translated(produce, source.location, source.columns))
+        return next(translated(produce, source.location, source.fields))
 
     def _read(
         self,
@@ -473,7 +473,7 @@ class DuckDB(Statements):
                 check_moments(keys)
                 yield keys
 
-        return translated(batches, source.location, source.columns)
+        return translated(batches, source.location, source.fields)
 
 
 def _listed(keys: pa.Table, table: Table) -> pa.Table:

@@ -20,6 +20,7 @@ from dpsample.private.engine.duckdb.columns import (
     numbered,
     part_sql,
 )
+from dpsample.private.engine.duckdb.computed import computation
 from dpsample.private.engine.duckdb.databases import Database
 from dpsample.private.engine.duckdb.errors import called
 from dpsample.private.engine.duckdb.places import copied_connection, readable, stored_relation
@@ -107,7 +108,7 @@ def _opened_table(source: Source, engine: "DuckDB") -> Table:
     """Return the table of a DataFrame or an Arrow table."""
     rows = source_table(source)
     table = _table(source, engine, _Origin("source", {"source": lambda: numbered(rows)}))
-    if source.part is None:
+    if source.reads_all_rows:
         table.size = lambda: rows.num_rows
     return table
 
@@ -120,7 +121,7 @@ def _opened_files(source: Source, engine: "DuckDB") -> Table:
     table = _table(source, engine, _Origin(scan.origin, scan.objects, scan.form, scan.typed))
     table = replace(table, unseen=list(scan.checks), text=scan.size)
     number_of_rows = scan.rows
-    if number_of_rows is not None and source.part is None:
+    if number_of_rows is not None and source.reads_all_rows:
         table.size = lambda: int(engine.run(number_of_rows)[0][0])
     return table
 
@@ -182,16 +183,19 @@ class _Column:
 
 def _table(source: Source, engine: "DuckDB", origin: _Origin) -> Table:
     """Return the table of a FROM item."""
-    columns = _columns(source, engine, origin)
+    computed = computation(source, origin.item, origin.objects, engine)
+    rows = replace(origin, item=computed(origin.item))
+    columns = _columns(source, engine, rows)
     key_columns = [columns[name] for name in source.key_columns]
     keys = [key_sql(c.name, c.sql, c.kind, c.form) for c in key_columns]
     table = Table(
         origin=origin.item,
-        schema=_schema(source, engine, keys, origin),
+        schema=_schema(source, engine, keys, rows),
         keys=keys,
         drop_null=source.drop_null,
         objects=origin.objects,
         amounts=source.amounts,
+        computed=computed,
     )
     for column in key_columns:
         if column.form == "json":
@@ -208,6 +212,9 @@ def _table(source: Source, engine: "DuckDB", origin: _Origin) -> Table:
     if source.part is not None:
         part = columns[source.part.name]
         table.part = part_sql(source.part, part.sql, part.kind, part.form)
+    if source.condition is not None:
+        condition = f"c{len(source.fields)}"  # it follows the fields
+        table.part = condition if table.part is None else f"({table.part}) AND {condition}"
     for amount in source.amounts:
         if amount.column is None:
             table.units.append("1::BIGINT")
@@ -218,15 +225,16 @@ def _table(source: Source, engine: "DuckDB", origin: _Origin) -> Table:
 
 
 def _columns(source: Source, engine: "DuckDB", origin: _Origin) -> dict[str, _Column]:
-    """Return the columns of a FROM item by their names in the source."""
-    names = list(source.columns)
+    """Return the fields of a row in a FROM item, by their names in the source."""
+    names = list(source.fields)
     if source.aggregated and source.frequency is None:
         names.append("frequency")
     described = engine.describe(origin.item, origin.objects)
     columns = dict[str, _Column]()
-    for place, (_, kind) in enumerate(described):
-        name = names[place]
-        form = "typed" if name in origin.typed else origin.form
+    for place, name in enumerate(names):
+        _, kind = described[place]
+        has_type = name in origin.typed or name in source.computed
+        form = "typed" if has_type else origin.form
         columns[name] = _Column(name, place, kind, form)
     return columns
 

@@ -28,10 +28,11 @@ class Table:
     elements     another way to the keys of single rows, if the table has keys that were counted
     size         returns the number of rows, if it is known
     text         the bytes of text files, whose number of rows is not known
-    part         a condition: the row is in the part that is read
+    part         a condition: the row is in the part that is read, and passes the filter
     chosen       a condition: the row is one of those that are read, in a part or not
     forget_more  lets go of what was put aside with the table
     units        SQL of a row's amounts as whole numbers
+    computed     returns the FROM item whose columns are computed from those of `origin`
     """
 
     origin: str
@@ -52,14 +53,16 @@ class Table:
     forget_more: Callable[[], None] = lambda: None
     amounts: tuple[Amount, ...] = ()
     units: list[str] = field(default_factory=list)
+    computed: Callable[[str], str] = lambda origin: origin
 
     @property
     def item(self) -> str:
         """The rows as a FROM item: all of `origin`, or those of the part."""
         conditions = [f"({each})" for each in (self.part, self.chosen) if each is not None]
+        rows = self.computed(self.origin)
         if not conditions:
-            return self.origin
-        return f"(SELECT * FROM {self.origin} WHERE {' AND '.join(conditions)})"
+            return rows
+        return f"(SELECT * FROM {rows} WHERE {' AND '.join(conditions)})"
 
     @property
     def names(self) -> str:

@@ -17,6 +17,7 @@ from dpsample.private.engine.spark.columns import (
     whole_frequency,
 )
 from dpsample.private.engine.spark.reading import read_files
+from dpsample.private.sources.rules import refusal_on_spark
 from dpsample.private.sources.source import Source
 
 # The most keys that are sent to every worker; more are joined by a shuffle.
@@ -197,6 +198,8 @@ def small(keys: Any, size: int) -> Any:
 
 def frame(source: Source, session: Any) -> Frame:
     """Look at a source: its columns are there once, and of types that can be compared and counted."""
+    if source.computes:
+        raise refusal_on_spark()
     data = source.data if source.kind == "frame" else read_files(source, session)
     names = list(data.columns)
     source.require(names)
