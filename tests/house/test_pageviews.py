@@ -61,5 +61,5 @@ def test_a_small_week(tmp_path: Path) -> None:
     assert read_ledger(folder / "zcdp.ledger").spent[:2] == (week.ZCDP.epsilon, week.ZCDP.delta)
     assert (folder / "pageviews.svg").read_text(encoding="utf-8").startswith("<svg")
     assert f"{measured[week.PRIVATE].published:,}" in "\n".join(lines)
-    with pytest.raises(InvalidValue, match="results go to a new folder"):
+    with pytest.raises(InvalidValue, match="for the results exists already"):
         week.run(SMALL, folder, lines.append)

@@ -334,7 +334,9 @@ def test_the_libraries_of_the_engines_are_imported_in_one_place_each(library: st
 def test_what_the_mathematics_rests_on_is_as_pure(name: str) -> None:
     path = Path(str(import_module(f"dpsample.{name}").__file__))
     for module in imports(ast.parse(path.read_text(encoding="utf-8"))):
-        assert module.split(".")[0] in ALLOWED | {"contextlib", "re", "warnings", "dpsample"}, module
+        assert module.split(".")[0] in ALLOWED | {"contextlib", "inspect", "re", "types", "warnings", "dpsample"}, (
+            module
+        )
 
 
 def test_there_are_files_to_check() -> None:

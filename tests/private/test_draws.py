@@ -40,7 +40,7 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     "private.users.parts.Noisy.published: fresh": (1, (OWN, REACHES)),
     "private.users.parts.Noisy.published: from_table": (1, (OWN, REACHES, TABLE)),
     # which keys users keep, and which are sampled and reported, with which token
-    "private.engine.duckdb.users.bounded: fresh": (
+    "private.engine.duckdb.users._keep_of_part: fresh": (
         1,
         (STREAMS, "private/test_bounding.py::test_the_choice_is_uniform"),
     ),
@@ -79,16 +79,16 @@ PLACES: dict[str, tuple[int, tuple[str, ...] | str]] = {
     ),
     # on a cluster
     "private.engine.spark.jobs.Job._draw.sample_and_sanitize.drawn: for_keys": (2, (ON_SPARK,)),
-    "private.engine.spark.jobs.Job._counted.pick_elements: for_elements": (1, (ON_SPARK,)),
+    "private.engine.spark.jobs.Job._picked.pick_elements: for_elements": (1, (ON_SPARK,)),
     "private.engine.spark.streams._counted.hold_keys: for_keys": (
         1,
         ("private/stream/test_stream.py::test_batches_of_counted_keys_have_the_law_of_single_elements",),
     ),
-    "private.engine.spark.users.bounded.order_keys: for_keys": (
+    "private.engine.spark.users.bounded.number_keys: for_keys": (
         1,
         ("private/engine/test_spark_users.py::TestBounding::test_the_choice_is_uniform",),
     ),
-    "private.engine.spark.users.bounded.order_keys: wide": (
+    "private.engine.spark.users.bounded.number_keys: wide": (
         1,
         ("private/test_keyed.py::test_purposes_and_secrets_are_independent",),
     ),
