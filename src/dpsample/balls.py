@@ -7,10 +7,13 @@ this module as integers or fractions.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-
-from flint import arb, ctx, fmpz
+from typing import TYPE_CHECKING
 
 from dpsample.exact import rounded_up
+from dpsample.lazy import flint
+
+if TYPE_CHECKING:
+    from flint import arb
 
 _PRECISION = 256  # bits of a midpoint
 
@@ -18,32 +21,34 @@ _PRECISION = 256  # bits of a midpoint
 @contextmanager
 def precision(bits: int = _PRECISION) -> Iterator[None]:
     """Compute with this many bits inside the context."""
-    with ctx.workprec(bits):
+    with flint.ctx.workprec(bits):
         yield
 
 
-def ball(x: Fraction | int) -> arb:
+def ball(x: Fraction | int) -> "arb":
     """Enclose a fraction."""
     x = Fraction(x)
-    return arb(fmpz(x.numerator)) / arb(fmpz(x.denominator))
+    numerator = flint.arb(flint.fmpz(x.numerator))
+    denominator = flint.arb(flint.fmpz(x.denominator))
+    return numerator / denominator
 
 
-def dyadic(n: int, bits: int) -> arb:
+def dyadic(n: int, bits: int) -> "arb":
     """Return n / 2**bits exactly, if n is not longer than the precision."""
-    return arb((fmpz(n), fmpz(-bits)))
+    return flint.arb((flint.fmpz(n), flint.fmpz(-bits)))
 
 
-def ceiling(x: arb, bits: int) -> int:
+def ceiling(x: "arb", bits: int) -> int:
     """Return an integer that is proved to be at least 2**bits x."""
     return _scaled(x.upper(), bits, up=True)
 
 
-def floor(x: arb, bits: int) -> int:
+def floor(x: "arb", bits: int) -> int:
     """Return an integer that is proved to be at most 2**bits x."""
     return _scaled(x.lower(), bits, up=False)
 
 
-def figures_above(x: arb, figures: int = 9) -> Fraction:
+def figures_above(x: "arb", figures: int = 9) -> Fraction:
     """Round the upper bound of a number up to this many decimal figures; 0 if that is not positive.
 
     >>> with precision():
@@ -54,7 +59,7 @@ def figures_above(x: arb, figures: int = 9) -> Fraction:
     return rounded_up(value, figures) if value > 0 else Fraction(0)
 
 
-def _scaled(x: arb, bits: int, up: bool) -> int:
+def _scaled(x: "arb", bits: int, up: bool) -> int:
     if not x.is_finite():
         raise OverflowError("a bound must be finite")
     mantissa, exponent = (int(part) for part in x.man_exp())

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Self
-
-from flint import arb
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpsample.balls import ball, figures_above, floor, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, figures_below, rounded_up, text, unit_of_figures
+
+if TYPE_CHECKING:
+    from flint import arb
 
 LEAST_EPSILON = Fraction(
     1, 10**12
@@ -216,7 +217,7 @@ DEFINITIONS: dict[str, type[Zcdp] | type[Gdp]] = {
 }
 
 
-def added_by_conversion(order: arb, delta: arb) -> arb:
+def added_by_conversion(order: "arb", delta: "arb") -> "arb":
     """Return what the conversion to (epsilon, delta) adds to a Rényi divergence of this order.
 
     ``ln(1 - 1/alpha) - (ln(delta) + ln(alpha)) / (alpha - 1)`` (Canonne, Kamath and Steinke, 2020).
@@ -224,12 +225,12 @@ def added_by_conversion(order: arb, delta: arb) -> arb:
     return (1 - 1 / order).log() - (delta.log() + order.log()) / (order - 1)
 
 
-def gaussian_delta(epsilon: arb, mu: arb) -> arb:
+def gaussian_delta(epsilon: "arb", mu: "arb") -> "arb":
     """Return the delta of mu-GDP at an epsilon of any sign.
 
     ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)`` (Balle and Wang, 2018).
     """
-    root = mu * arb(2).sqrt()
+    root = mu * ball(2).sqrt()
     near = (epsilon - mu**2 / 2) / root
     far = (epsilon + mu**2 / 2) / root
     return (near.erfc() - epsilon.exp() * far.erfc()) / 2
@@ -266,7 +267,7 @@ def _zcdp_pure(rho: Fraction) -> Fraction:
         )
 
 
-def _zcdp_cost(epsilon: Fraction) -> arb:
+def _zcdp_cost(epsilon: Fraction) -> "arb":
     return ball(epsilon) * (ball(epsilon) / 2).tanh()
 
 
@@ -290,14 +291,14 @@ def _gdp_cost(epsilon: Fraction) -> Fraction:
     return rounded_up(mu**2, _COST_FIGURES)
 
 
-def _covers(mu: arb, epsilon: Fraction) -> bool:
+def _covers(mu: "arb", epsilon: Fraction) -> bool:
     """Whether GDP of mu allows every mechanism of this epsilon: Phi(-mu / 2) is at most 1 / (1 + exp(epsilon))."""
     return bool(_normal(-mu / 2) * (1 + ball(epsilon).exp()) <= 1)
 
 
-def _normal(x: arb) -> arb:
+def _normal(x: "arb") -> "arb":
     """Phi(x), with a small relative error also where it is small."""
-    return (-x / arb(2).sqrt()).erfc() / 2
+    return (-x / ball(2).sqrt()).erfc() / 2
 
 
 def _smallest(holds: Callable[[Fraction], bool], guess: Fraction, figures: int) -> Fraction:

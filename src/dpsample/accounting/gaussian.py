@@ -17,14 +17,17 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-
-from flint import arb, arb_poly, ctx
+from typing import TYPE_CHECKING
 
 from dpsample.balls import ball, dyadic, figures_above, precision
 from dpsample.exact import figures_below
+from dpsample.lazy import flint
 from dpsample.privacy import Privacy
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 from dpsample.scheme.per_key import PerKey
+
+if TYPE_CHECKING:
+    from flint import arb, arb_poly
 
 _PRECISION = 256  # bits, at first: what is compared are small parts of small probabilities
 _MOST_PRECISION = 4096
@@ -168,19 +171,19 @@ def _lost(variance: Fraction, side: int) -> Fraction:
         return figures_above(_lost_ball(variance, side), _FIGURES)
 
 
-def _lost_ball(variance: Fraction, side: int) -> arb:
+def _lost_ball(variance: Fraction, side: int) -> "arb":
     """1 - (m - g_c) / (m (1 - g_c + g_e)), by tails, which keep their precision where they are small."""
     near, end, far = (gaussian_tail(variance, j) for j in (1, side, side + 1))
     return 1 - 2 * (near - far) / ((1 - 2 * far) * (2 * near + end - far))
 
 
-def gaussian_law(variance: Fraction, side: int) -> tuple[arb, ...]:
+def gaussian_law(variance: Fraction, side: int) -> "tuple[arb, ...]":
     """The probabilities of a rounded Gaussian law, from `side` cells away up to its middle, at this precision."""
-    return _gaussian_law(variance, side, ctx.prec)
+    return _gaussian_law(variance, side, flint.ctx.prec)
 
 
 @lru_cache(maxsize=8)  # a table is made, and then proved
-def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
+def _gaussian_law(variance: Fraction, side: int, bits: int) -> "tuple[arb, ...]":
     with precision(bits):
         unit = (
             1 / (8 * ball(variance)).sqrt()
@@ -197,7 +200,7 @@ def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
         return *cells, middle
 
 
-def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
+def _cell_series(unit: "arb", furthest: "arb", bits: int) -> "arb_poly":
     """A polynomial in c**2 that is exp(c**2) times the probability of the cell around c, up to `furthest`.
 
     It is 2 / sqrt(pi) times the integral, from 0 to u = `unit`, of cosh(2 c s) exp(-s**2), a power series in s**2. On
@@ -211,23 +214,23 @@ def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
         left_out *= square
     powers = [unit ** (2 * k + 1) / (2 * k + 1) for k in range(n)]  # integrals of s**(2 k)
 
-    def coefficient(m: int) -> arb:
+    def coefficient(m: int) -> "arb":
         """The integral of the term (2 c s)**(2 m) of the cosh times exp(-s**2), as a series."""
-        series = arb(0)
+        series = flint.arb(0)
         for k in range(m, n):
             sign = (-1) ** (k - m)
             series += ball(Fraction(sign, math.factorial(k - m))) * powers[k]
         return ball(Fraction(4**m, math.factorial(2 * m))) * series
 
     coefficients = [coefficient(m) for m in range(n)]
-    coefficients[0] += arb(0, left_out.upper())
-    return arb_poly([2 / arb.pi().sqrt() * c for c in coefficients])
+    coefficients[0] += flint.arb(0, left_out.upper())
+    return flint.arb_poly([2 / flint.arb.pi().sqrt() * c for c in coefficients])
 
 
-def _within(variance: Fraction, side: int) -> arb:
+def _within(variance: Fraction, side: int) -> "arb":
     return 1 - 2 * gaussian_tail(variance, side + 1)
 
 
-def gaussian_tail(variance: Fraction, j: int) -> arb:
+def gaussian_tail(variance: Fraction, j: int) -> "arb":
     """The probability of more than j - 1/2."""
     return (ball(Fraction(2 * j - 1, 2)) / (2 * ball(variance)).sqrt()).erfc() / 2

@@ -14,10 +14,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-
-from flint import arb, fmpz, fmpz_poly
+from typing import TYPE_CHECKING
 
 from dpsample.balls import ball, ceiling, dyadic, floor, precision
+from dpsample.lazy import flint
+
+if TYPE_CHECKING:
+    from flint import arb
 
 BITS = 128
 _TAIL = 1 << (BITS - 110)  # a tail of this mass is set aside
@@ -43,7 +46,7 @@ class Losses:
     @classmethod
     def of_atoms(
         cls,
-        atoms: Sequence[tuple[arb, arb]],
+        atoms: "Sequence[tuple[arb, arb]]",
         infinite: Fraction = Fraction(0),
         step: int | None = None,
     ) -> "Losses":
@@ -74,7 +77,7 @@ class Losses:
         step = min(self.step, other.step)
         a = self._coarser(step)
         b = other._coarser(step)
-        product = fmpz_poly(list(a.masses)) * fmpz_poly(list(b.masses))
+        product = flint.fmpz_poly(list(a.masses)) * flint.fmpz_poly(list(b.masses))
         round_up = (1 << BITS) - 1
         masses = tuple((int(mass) + round_up) >> BITS for mass in product.coeffs())
         composed = Losses(step, a.first + b.first, masses, a.infinite + b.infinite)
@@ -101,11 +104,11 @@ class Losses:
             return min(Fraction(self.infinite, 1 << BITS), Fraction(1))
         with precision():
             shrink = (-dyadic(1, self.step)).exp()
-            weighted = arb(0)
+            weighted = ball(0)
             for mass in reversed(above):
-                weighted = weighted * shrink + arb(fmpz(mass))
+                weighted = weighted * shrink + flint.arb(flint.fmpz(mass))
             nearest = (ball(epsilon) - dyadic(self.first + start, self.step)).exp()
-            finite = max(ceiling(arb(fmpz(sum(above))) - nearest * weighted, 0), 0)
+            finite = max(ceiling(flint.arb(flint.fmpz(sum(above))) - nearest * weighted, 0), 0)
         return min(Fraction(self.infinite + finite, 1 << BITS), Fraction(1))
 
     def _shorter(self) -> "Losses":
@@ -150,7 +153,7 @@ def _above(value: Fraction) -> int:
     return -(-(value.numerator << BITS) // value.denominator)
 
 
-def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, int]]:
+def _divided(p: "arb", q: "arb", low: int, high: int, step: int) -> list[tuple[int, int]]:
     """Divide an outcome, or several whose losses lie between two grid points, among both; P and Q are kept."""
     if high != low + 1:  # on a grid point, or too close to one to tell
         return [(high, ceiling(p, BITS))]

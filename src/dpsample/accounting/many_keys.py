@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flint import arb
 
 from dpsample.accounting.composition import check_keys_per_user, composed_delta, per_key
 from dpsample.accounting.gaussian import delta_within, method_within, noise_within, scheme_within
@@ -42,6 +41,9 @@ from dpsample.scheme.per_key import ManyKeys, PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps, steps_to_half
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll
+
+if TYPE_CHECKING:
+    from flint import arb
 
 _FEW_KEYS = 8  # up to here the composition theorem may be best
 _SHARES = (0.3, 0.1, 0.6)  # of delta, for the ends of the noise, or the first step
@@ -127,7 +129,7 @@ def curve_of_noise(noise: KeyNoise) -> RenyiCurve:
     return replace(shifted, delta=noise.new_key)
 
 
-def noise_atoms(noise: KeyNoise) -> list[tuple[arb, arb]]:
+def noise_atoms(noise: KeyNoise) -> "list[tuple[arb, arb]]":
     """Return the probabilities of each outcome under two frequencies that differ by one, but for the ends."""
     masses = [dyadic(n, BITS) for n in noise.table]
     return [(now, before) for before, now in pairwise(masses)]

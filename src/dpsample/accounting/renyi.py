@@ -10,15 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
-
-from flint import arb
+from typing import TYPE_CHECKING, Any
 
 from dpsample.balls import ball, figures_above, precision
 from dpsample.definitions import added_by_conversion
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, text
 from dpsample.privacy import Privacy
+
+if TYPE_CHECKING:
+    from flint import arb
 
 # Ledgers state divergences at these orders, so they stay as they are.
 ORDERS: tuple[Fraction, ...] = (
@@ -99,7 +100,7 @@ class RenyiCurve:
 
     @classmethod
     def of_atoms(
-        cls, atoms: Sequence[tuple[arb, arb]], delta: Fraction = Fraction(0)
+        cls, atoms: "Sequence[tuple[arb, arb]]", delta: Fraction = Fraction(0)
     ) -> "RenyiCurve":
         """Return the curve of a pair of laws, given as the probabilities of each outcome under both.
 
@@ -110,7 +111,7 @@ class RenyiCurve:
             return cls(delta, tuple(figures_above(_divergence(logs, order)) for order in ORDERS))
 
     @classmethod
-    def of_shifted(cls, atoms: Sequence[tuple[arb, arb]], end: Fraction) -> "RenyiCurve":
+    def of_shifted(cls, atoms: "Sequence[tuple[arb, arb]]", end: Fraction) -> "RenyiCurve":
         """Return the curve of a bounded law and its shift: each has an end of this probability, which is set aside."""
         with precision():
             rest = 1 - ball(end)
@@ -211,10 +212,10 @@ def _of_privacy(epsilon: Fraction, delta: Fraction) -> RenyiCurve:
         return RenyiCurve.of_atoms([(likely, unlikely), (unlikely, likely)], delta)
 
 
-def _divergence(logs: Iterable[tuple[arb, arb]], order: Fraction) -> arb:
+def _divergence(logs: "Iterable[tuple[arb, arb]]", order: Fraction) -> "arb":
     """The larger of both directions."""
     alpha = ball(order)
-    there, back = arb(0), arb(0)
+    there, back = ball(0), ball(0)
     for p, q in logs:
         there += (alpha * p + (1 - alpha) * q).exp()
         back += (alpha * q + (1 - alpha) * p).exp()

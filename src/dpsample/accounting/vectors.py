@@ -17,15 +17,17 @@ in docs/theory.md, section 9.
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
-from typing import Any
-
-from flint import arb
+from typing import TYPE_CHECKING, Any
 
 from dpsample.accounting.gaussian import gaussian_law, gaussian_noise, gaussian_tail
 from dpsample.balls import dyadic, figures_above, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exact, text
+from dpsample.lazy import flint
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
+
+if TYPE_CHECKING:
+    from flint import arb
 
 _PRECISION = (
     256  # bits, as where tables are made: a law that was computed there is not computed again
@@ -142,15 +144,15 @@ def certify_vector_noise(noise: VectorNoise, table: KeyNoise | None = None) -> G
         )
     with precision(_PRECISION):
         law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
-        least = reduce(arb.min, (n / g for n, g in zip(drawn.half, law, strict=True))) * dyadic(
-            1, BITS
-        )
+        least = reduce(
+            flint.arb.min, (n / g for n, g in zip(drawn.half, law, strict=True))
+        ) * dyadic(1, BITS)
         if not least > dyadic(1, 1):
             raise PrivacyViolation(
                 "each integer of a table must be about the probability of its cell; found one far below; do not use it"
             )
         tails = 2 * gaussian_tail(noise.variance, side - shift + 1)
-        lost = 1 - least.min(arb(1)) / (1 + tails / _overlap(noise.variance, side, shift))
+        lost = 1 - least.min(flint.arb(1)) / (1 + tails / _overlap(noise.variance, side, shift))
         aside = figures_above(shift**2 * lost)
     return GaussianStage(noise.square, aside)
 
@@ -197,7 +199,7 @@ def _enough(variance: Fraction, length: int, side: int, delta: Fraction) -> bool
         return bool(overlap > 0) and figures_above(length**2 * tails / overlap) <= delta / 2
 
 
-def _overlap(variance: Fraction, side: int, shift: int) -> arb:
+def _overlap(variance: Fraction, side: int, shift: int) -> "arb":
     """A lower bound of the sum of min(g(z), g(z - shift)) over cells that both laws have."""
     # half of it lies on either side of the middle between both; what is cut off is counted on both sides
     return 2 * (

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dpsample.lazy import pc
 from dpsample.release.rows import token_cells
 from dpsample.scheme.sampling import Ints
 

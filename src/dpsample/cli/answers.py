@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from dpsample.answers.estimates import Estimates
 from dpsample.answers.release import read_release
@@ -18,6 +16,7 @@ from dpsample.answers.several import combine
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import in_all_keys
 from dpsample.files.csv import as_csv, csv_schema
+from dpsample.lazy import arrow_csv, pc
 
 _NOTHING_BELOW = {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
 _NOT_IN_A_ROW = (
@@ -164,7 +163,7 @@ def _csv(table: pa.Table) -> str:
     )
     batches = [as_csv(batch) for batch in finite.to_batches()]
     sink = pa.BufferOutputStream()
-    pa.csv.write_csv(pa.Table.from_batches(batches, csv_schema(finite.schema)), sink)
+    arrow_csv.write_csv(pa.Table.from_batches(batches, csv_schema(finite.schema)), sink)
     text = str(sink.getvalue().to_pybytes(), "utf-8")
     return "".join(map(_printable, text)) if sys.stdout.isatty() else text
 

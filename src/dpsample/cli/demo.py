@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.answers.release import Release, read_release
 from dpsample.cli.standard_library import standard_library
 from dpsample.errors import InvalidValue
+from dpsample.lazy import pc
 from dpsample.presentation.charts import check_drawing
 from dpsample.privacy import Privacy
 from dpsample.private.run import release_to_file

@@ -3,11 +3,10 @@
 import contextlib
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from dpsample.errors import InvalidValue
 from dpsample.files.tables import is_text
+from dpsample.lazy import arrow_csv, pc
 
 _FORMULA = "=+-@\t\r\n＝＋－＠'"  # the starts of formulas, and the apostrophe that escapes them
 
@@ -118,11 +117,11 @@ def _escaped(texts: pa.Array) -> pa.Array:
 def from_csv(data: bytes, schema: pa.Schema) -> pa.Table:
     """Read back what `as_csv` made."""
     names = csv_schema(schema).names
-    texts = pa.csv.read_csv(
+    texts = arrow_csv.read_csv(
         pa.BufferReader(data),
-        read_options=pa.csv.ReadOptions(block_size=min(len(data) + 1, 1 << 30)),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
+        read_options=arrow_csv.ReadOptions(block_size=min(len(data) + 1, 1 << 30)),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
         ),
     )

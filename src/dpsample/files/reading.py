@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.csv import from_csv
@@ -25,6 +24,7 @@ from dpsample.files.metadata import (
     sidecar_of,
 )
 from dpsample.files.tables import ROWS, ContentHash, check_batch, named_type, plain_schema
+from dpsample.lazy import pq
 
 
 def read_table(
@@ -104,7 +104,7 @@ def _read_parquet(target: Path, kind: str, newest: int) -> tuple[pa.Table, Metad
         return _typed(parquet.read(), _schema(file), target), metadata, file
 
 
-def _check_groups(footer: pq.FileMetaData, target: Path) -> None:
+def _check_groups(footer: "pq.FileMetaData", target: Path) -> None:
     """Refuse row groups that nobody wrote so: a value that repeats takes no room in a file, but all memory here."""
     if any(footer.row_group(n).num_rows > ROWS for n in range(footer.num_row_groups)):
         raise _damaged(target, "row groups of another size")

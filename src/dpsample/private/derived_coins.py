@@ -25,9 +25,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.files import ContentHash, is_text
+from dpsample.lazy import pc
 from dpsample.private.randomness import Coins, SecretCoins, StreamCoins, Words, secret_key
 
 PURPOSES: Final = ("keep", "sample", "sanitize", "part")

@@ -6,10 +6,10 @@ It is fast, and needs no chart library: a notebook shows it whenever a cell ends
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 
 from dpsample.answers.release import Release
 from dpsample.exact import shown_number
+from dpsample.lazy import pc
 from dpsample.presentation.pages.markup import Markup, join, tag
 from dpsample.presentation.tables import html_table
 from dpsample.release.facts import Topic

@@ -6,11 +6,11 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import is_text, without_view
+from dpsample.lazy import pc
 from dpsample.private.engine import Engine
 from dpsample.private.engine.columns import require_plain
 from dpsample.private.sources.arrow import source_batches, source_table
