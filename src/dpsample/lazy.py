@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import flint as flint
-    import portalocker as portalocker
     import pyarrow.compute as pc
     import pyarrow.csv as arrow_csv
     import pyarrow.feather as feather
@@ -28,10 +27,9 @@ else:
             return value
 
     flint = _Library("flint")
-    portalocker = _Library("portalocker")
     pc = _Library("pyarrow.compute")
     arrow_csv = _Library("pyarrow.csv")
     feather = _Library("pyarrow.feather")
     pq = _Library("pyarrow.parquet")
 
-__all__ = ["arrow_csv", "feather", "flint", "pc", "portalocker", "pq"]
+__all__ = ["arrow_csv", "feather", "flint", "pc", "pq"]

@@ -4,6 +4,7 @@ Results go to standard output. Errors (one line each) and progress go to standar
 for a failure, 2 for bad usage or bad input, 3 for an incomplete proof (`verify --require-complete`), 130 after Ctrl-C
 and 143 after SIGTERM.
 
+    commands  all commands by their names
     release   release, sample, sanitize
     stream    stream
     run       run
@@ -15,6 +16,9 @@ and 143 after SIGTERM.
     explore   explore
     demo      demo
     standard_library   the data of the demo
+    completion         completion
+    failures  how a command ends that did not succeed
+    one_thread         a new start, with one thread for linear algebra
     options   options that commands share
     printing  what they print
     answers   how answers are printed
@@ -29,24 +33,18 @@ from typing import Any
 import click
 
 from dpsample import __version__
-from dpsample.cli.demo import demo_command
-from dpsample.cli.explore import explore
-from dpsample.cli.inspect import certify_command, info, verify
-from dpsample.cli.ledger import ledger_commands
-from dpsample.cli.options import in_options
-from dpsample.cli.plan import plan, with_one_thread
-from dpsample.cli.query import changes, compare, each_key, mean, other, quantiles, query, rank, top
-from dpsample.cli.release import release, sample, sanitize
-from dpsample.cli.report import plot, report
-from dpsample.cli.run import run
-from dpsample.cli.stream import stream
-from dpsample.errors import DpsampleError, InvalidValue, PrivacyWarning
-from dpsample.files import written_outputs
+from dpsample.cli.commands import LateCommands, LateGroup
+from dpsample.cli.one_thread import with_one_thread
+from dpsample.errors import DpsampleError, PrivacyWarning
 
 __all__ = ["cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LateGroup,
+    commands=LateCommands(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__)
 def cli() -> None:
     """Publish which keys are in your data, and about how often, with differential privacy.
@@ -55,50 +53,6 @@ def cli() -> None:
     Example:
       dpsample release events.parquet --key query --epsilon 1 --delta 1e-8 -o queries.private.parquet
     """
-
-
-@cli.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the completion script of a shell.
-
-    \b
-    Example:
-      eval "$(dpsample completion bash)"
-    """
-    from click.shell_completion import get_completion_class
-
-    completions = get_completion_class(shell)
-    assert completions is not None
-    click.echo(completions(cli, {}, "dpsample", "_DPSAMPLE_COMPLETE").source())
-
-
-for _command in (
-    release,
-    run,
-    sample,
-    stream,
-    sanitize,
-    info,
-    verify,
-    certify_command,
-    query,
-    mean,
-    top,
-    each_key,
-    rank,
-    compare,
-    quantiles,
-    other,
-    changes,
-    report,
-    plot,
-    ledger_commands,
-    plan,
-    explore,
-    demo_command,
-):
-    cli.add_command(_command)
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -145,43 +99,24 @@ def _run(command: click.Command) -> Any:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        return _end_by_signal()
-    except DpsampleError as error:
-        if _signals:  # another library may have made an error of its own of the signal
-            return _end_by_signal()
-        return _fail(
-            getattr(error, "marked", str(error)), 2 if isinstance(error, InvalidValue) else 1
-        )
+        return _ended_by_signal()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else "a system call failed"
-        return _fail(f"{problem}; {_written()}", 1)
-    except (
-        Exception
-    ) as error:  # an error of another library may quote the data: only its kind is shown
-        if os.environ.get("DPSAMPLE_TRACEBACK"):
+    except Exception as error:
+        if _signals and isinstance(error, DpsampleError):
+            # another library may have made an error of its own of the signal
+            return _ended_by_signal()
+        is_known = isinstance(error, DpsampleError | OSError)
+        if not is_known and os.environ.get("DPSAMPLE_TRACEBACK"):
             raise
-        remedy = "set DPSAMPLE_TRACEBACK=1 to see more, which may show private data"
-        return _fail(f"unexpected {type(error).__name__}; {_written()}; {remedy}", 1)
+        from dpsample.cli.failures import failed
+
+        return failed(error)
 
 
-def _end_by_signal() -> int:
-    """Report the signal that came last; return the exit code that shells use for it."""
-    last = (
-        _signals[-1] if _signals else signal.SIGINT
-    )  # an engine raises a KeyboardInterrupt of its own
-    return _fail(f"interrupted; {_written()}", 128 + last)
+def _ended_by_signal() -> int:
+    """Report the signal that came last; an engine raises a KeyboardInterrupt of its own, without one."""
+    from dpsample.cli.failures import ended_by
 
-
-def _written() -> str:
-    """State which outputs this process has written; a failure may come after them, as of the device for the summary."""
-    names = ", ".join(repr(str(output)) for output in written_outputs())
-    return f"an output was written: {names}" if names else "no output was written"
-
-
-def _fail(message: str, code: int) -> int:
-    notes = getattr(sys.exception(), "__notes__", [])  # such as that its privacy is spent
-    click.echo(f"dpsample: {in_options('; '.join([message, *notes]))}", err=True)
-    return code
+    return ended_by(_signals[-1] if _signals else signal.SIGINT)

@@ -1,7 +1,6 @@
 """dpsample plan, and the options and the plan that it shares with dpsample explore."""
 
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +26,6 @@ from dpsample.release.option_words import read_sampling, read_size, read_sums, r
 
 _SCHEMES = ("all", "ppswor", "priority")  # whose forecasts are computed
 EPSILONS = ("0.1", "0.25", "0.5", "1", "2")
-_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # where frequencies come from: the data, a formula, or a file
 _source = click.argument("source", nargs=-1)
@@ -361,13 +359,3 @@ def _samplings(arguments: dict[str, Any]) -> list[Any]:
     if least is None:
         return samplings
     return [released.kept_from(least, sampling) for sampling in samplings]
-
-
-def with_one_thread() -> None:
-    """Start this command anew with one thread for linear algebra, unless the environment sets a number.
-
-    Its matrices are small, so that more threads only cost time. NumPy reads the number once, when it is imported.
-    """
-    if not any(name in os.environ for name in _ONE_THREAD):
-        environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

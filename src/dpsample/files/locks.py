@@ -4,7 +4,7 @@ On POSIX systems a lock is that of `flock`: it belongs to the file, not to its n
 was replaced meanwhile has the lock of the old one, and must look whether the name still leads to it.
 """
 
-from dpsample.lazy import portalocker
+import portalocker
 
 
 def lock(fd: int) -> bool:

@@ -28,7 +28,7 @@ from dpsample.release.proof.page import not_proved, proof_page, verdict
 from dpsample.release.proof.stated import check_stated
 from dpsample.release.spending import Spending
 from dpsample.release.terms import Terms
-from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
+from dpsample.scheme.certificate import Certificate, KeyCertificate, certify, certify_keys
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
