@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
+from dpsample.lazy import arrow_function, arrow_numbers
 from dpsample.private.randomness import Coins, CoinSource, Words
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.rows import added_elements
@@ -209,10 +210,10 @@ class Sanitizer:
             if (frequencies + added < 1).any() and added.min() < 0:
                 raise _never_sampled()
         rows, cells = self(frequencies + added, coins)
-        kept = batch.remove_column(at).take(pa.array(rows))
+        kept = arrow_function("take", batch.remove_column(at), arrow_numbers(rows))
         if self.keys_only:
             return kept
-        return kept.add_column(at, "token", pa.array(cells / self.grid - added[rows]))
+        return kept.add_column(at, "token", arrow_numbers(cells / self.grid - added[rows]))
 
     def _exactly(self, frequency: int, word: int, row: int, coins: Coins) -> int:
         """Decide by the integer law: the token in units of 1/grid (1 for keys only), 0 if the key is not reported."""

@@ -16,7 +16,7 @@ from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.normal import TABLE_MARGIN
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
-from dpsample.lazy import pc
+from dpsample.lazy import arrow_function, arrow_numbers, pc
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.kinds.counted import COUNT_COLUMNS
 from dpsample.release.kinds.kind import AGAIN
@@ -35,7 +35,7 @@ def ascends(before: list[Any], after: list[Any]) -> Any:
     [False, True]
     """
     *columns, last = zip(before, after, strict=True)
-    above = pc.less(*last)
+    above = arrow_function("less", *last)
     for earlier, later in reversed(columns):
         tied = pc.equal(earlier, later)
         above = pc.or_(pc.less(earlier, later), pc.and_(tied, above))
@@ -116,7 +116,7 @@ def checked_rows(batches: Iterable[pa.RecordBatch], terms: Terms) -> Iterator[pa
         if last and not ascends(last, [key[:1] for key in keys])[0].as_py():
             raise _unsorted(rows + 1)
         within = ascends([key[:-1] for key in keys], [key[1:] for key in keys])
-        if not pc.all(within, min_count=0).as_py():
+        if within.false_count:
             raise _unsorted(rows + 2 + pc.index(within, False).as_py())
         if terms.grid is not None:
             _check_tokens(batch, terms, rows)
@@ -320,6 +320,6 @@ class TokenEstimates:
                         f"{AGAIN}, or leave out the columns {', '.join(names)}",
                     )
         columns = {name: batch.column(name) for name in self._terms.keys}
-        columns |= {name: pa.array(column) for name, column in zip(names, values, strict=True)}
+        columns |= {name: arrow_numbers(column) for name, column in zip(names, values, strict=True)}
         last = [name for name in ("token", "known") if name in batch.schema.names]
         return pa.record_batch({**columns, **{name: batch.column(name) for name in last}})
