@@ -12,6 +12,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     errors        what is raised, and when
     extras        packages that some features need, and the refusal to work without them
     sql           how names are written in SQL
+    lazy          libraries that are loaded when they are first used
     scheme        the mathematics: sampling, reporting probabilities, token laws, certificates
     accounting    what is spent, and the proof of it: composition, budgets
     ledger        the file of what a dataset's releases spent, its rules, and what is left

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.normal import TABLE_MARGIN
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
+from dpsample.lazy import pc
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.kinds.counted import COUNT_COLUMNS
 from dpsample.release.kinds.kind import AGAIN
