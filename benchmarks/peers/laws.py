@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpsample import KeepAll, Privacy
-from dpsample.scheme.certify import certify, certify_table
+from dpsample.scheme.certificate import certify, certify_table
 
 ROWS = 80
 TOKENS = 260

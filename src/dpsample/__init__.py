@@ -13,6 +13,7 @@ A dataset is a bag of elements, each with a key. dpsample tells which keys are i
     extras        packages that some features need, and the refusal to work without them
     interrupts    signals such as Ctrl-C, held while a step must not be cut in two
     sql           how names are written in SQL
+    lazy          libraries that are loaded when they are first used
     scheme        the mathematics: sampling, reporting probabilities, token laws, certificates
     accounting    what is spent, and the proof of it: composition, budgets
     ledger        the file of what a dataset's releases spent, its rules, and what is left

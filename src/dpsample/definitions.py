@@ -18,13 +18,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Self
-
-from flint import arb
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpsample.balls import ball, figures_above, floor, precision
 from dpsample.errors import InvalidValue
 from dpsample.exact import Number, exact, figures_below, rounded_up, text, unit_of_figures
+from dpsample.lazy import flint
+
+if TYPE_CHECKING:
+    from flint import arb
 
 # With a smaller epsilon, the integers of a scheme hardly tell exp(epsilon) from 1.
 LEAST_EPSILON = Fraction(1, 10**12)
@@ -234,7 +236,7 @@ class Gdp(Definition):
 DEFINITIONS: dict[str, type[Zcdp] | type[Gdp]] = {"zcdp": Zcdp, "gdp": Gdp}
 
 
-def added_by_conversion(order: arb, delta: arb) -> arb:
+def added_by_conversion(order: "arb", delta: "arb") -> "arb":
     """Return the number that, added to a Rényi divergence of this order, is an epsilon that holds with this delta.
 
     ``ln(1 - 1/alpha) - (ln(delta) + ln(alpha)) / (alpha - 1)`` (Canonne, Kamath and Steinke, 2020).
@@ -242,12 +244,12 @@ def added_by_conversion(order: arb, delta: arb) -> arb:
     return (1 - 1 / order).log() - (delta.log() + order.log()) / (order - 1)
 
 
-def gaussian_delta(epsilon: arb, mu: arb) -> arb:
+def gaussian_delta(epsilon: "arb", mu: "arb") -> "arb":
     """Return the delta of mu-GDP at an epsilon of any sign.
 
     ``Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu)`` (Balle and Wang, 2018).
     """
-    root = mu * arb(2).sqrt()
+    root = mu * ball(2).sqrt()
     near = (epsilon - mu**2 / 2) / root
     far = (epsilon + mu**2 / 2) / root
     return (near.erfc() - epsilon.exp() * far.erfc()) / 2
@@ -293,7 +295,7 @@ def _zcdp_pure(rho: Fraction) -> Fraction:
         return _largest(is_allowed, for_small_epsilon)
 
 
-def _zcdp_cost(epsilon: Fraction) -> arb:
+def _zcdp_cost(epsilon: Fraction) -> "arb":
     """Return ``epsilon tanh(epsilon / 2)``: the rho of the worst mechanism of this epsilon, randomized response."""
     exact_epsilon = ball(epsilon)
     return exact_epsilon * (exact_epsilon / 2).tanh()
@@ -326,7 +328,7 @@ def _gdp_cost(epsilon: Fraction) -> Fraction:
     return rounded_up(mu**2, _COST_FIGURES)
 
 
-def _covers(mu: arb, epsilon: Fraction) -> bool:
+def _covers(mu: "arb", epsilon: Fraction) -> bool:
     """Whether every mechanism of this epsilon, with delta = 0, is proved to have mu-GDP.
 
     It has if ``Phi(-mu / 2) (1 + exp(epsilon)) <= 1`` (docs/budget.md).
@@ -334,9 +336,9 @@ def _covers(mu: arb, epsilon: Fraction) -> bool:
     return bool(_normal(-mu / 2) * (1 + ball(epsilon).exp()) <= 1)
 
 
-def _normal(x: arb) -> arb:
+def _normal(x: "arb") -> "arb":
     """Return Phi(x), the standard normal distribution function, with a small relative error also where it is small."""
-    return (-x / arb(2).sqrt()).erfc() / 2
+    return (-x / flint.arb(2).sqrt()).erfc() / 2
 
 
 def _smallest(holds: Callable[[Fraction], bool], guess: Fraction, figures: int) -> Fraction:

@@ -33,7 +33,7 @@ from dpsample.estimators.tally import Tally
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.release.proof import prove_release
 from dpsample.scheme import integer_law, likeliest_frequencies, reporting_probabilities, token_law, token_laws
-from dpsample.scheme.certify import certify_keys
+from dpsample.scheme.certificate import certify_keys
 from dpsample.scheme.noise import BITS, KeyNoise
 from dpsample.scheme.per_key import per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps

@@ -21,7 +21,7 @@ from dpsample.private.tokens import kind_of, terms_of
 from dpsample.release.bought import Bought
 from dpsample.release.proof import proof
 from dpsample.release.terms import Terms
-from dpsample.scheme.certify import certify, certify_keys
+from dpsample.scheme.certificate import certify, certify_keys
 from mutations import Mutations, written
 from places import VECTORS
 from vectors import register_halves

@@ -7,6 +7,7 @@ import re
 import signal
 import string
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 import dpsample
 from dpsample.cli import cli
+from dpsample.cli.commands import HOMES
 from dpsample.private.engine.duckdb import DuckDB
 from dpsample.private.engine.duckdb.temporary import TemporaryFolder
 from places import ROOT
@@ -192,6 +194,20 @@ def test_every_command_has_help_with_an_example() -> None:
         for parameter in command.params:
             if parameter.param_type_name == "option":
                 assert getattr(parameter, "help", None), f"{name} {parameter.name} has no help"
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each_help() -> None:
+    for name, home in HOMES.items():
+        assert cli.commands[name].name == name
+        assert cli.commands[name].get_short_help_str(1000) == home.summary
+
+
+def test_help_loads_no_command() -> None:
+    script = "import sys; from dpsample.cli import main; sys.argv = ['dpsample', '--help']; main()"
+    check = f"import atexit, sys; atexit.register(lambda: sys.stderr.write(str('numpy' in sys.modules))); {script}"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stderr == "False"
+    assert "List the most frequent keys." in done.stdout
 
 
 def test_every_command_is_documented() -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 import house
 
 LAYERS = (  # from the lowest to the highest; those on one line may import each other in one direction
-    ("errors", "interrupts"),
+    ("errors", "interrupts", "lazy"),
     ("extras",),
     ("exact",),
     ("balls", "definitions", "privacy", "sql"),

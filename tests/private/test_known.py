@@ -27,7 +27,7 @@ from dpsample.private.sanitizer import Sanitizer
 from dpsample.private.sources.source import Source
 from dpsample.release.proof import prove_release
 from dpsample.release.terms import Terms
-from dpsample.scheme.certify import certify
+from dpsample.scheme.certificate import certify
 from dpsample.scheme.integer import integer_law
 from dpsample.scheme.noise import KeyNoise
 from dpsample.scheme.per_key import PerKey

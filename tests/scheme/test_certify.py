@@ -26,7 +26,7 @@ from support import refused
 @pytest.fixture
 def forge(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Make `certify` check other integer laws than those of the scheme."""
-    module = sys.modules["dpsample.scheme.certify"]  # as an attribute of its package, that name is the function
+    module = sys.modules["dpsample.scheme.certificate"]  # as an attribute of its package, that name is the function
 
     def replace(forged: Any) -> None:
         monkeypatch.setattr(module, "integer_laws", forged)

@@ -11,7 +11,7 @@ from dp_accounting.pld import privacy_loss_distribution  # type: ignore[import-u
 from dpsample import KeepAll, Ppswor, Privacy, PrivacyViolation
 from dpsample.private.sanitizer import Sanitizer
 from dpsample.scheme import reporting_probabilities
-from dpsample.scheme.certify import certify_keys
+from dpsample.scheme.certificate import certify_keys
 from dpsample.scheme.composed_steps import ComposedSteps
 from dpsample.scheme.per_key import PerKey, per_key_from_json
 from dpsample.scheme.renyi_steps import RenyiSteps

@@ -17,15 +17,18 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-
-from flint import arb, arb_poly, ctx
+from typing import TYPE_CHECKING
 
 from dpsample.balls import ball, dyadic, figures_above, precision
 from dpsample.definitions import Definition
 from dpsample.exact import figures_below
+from dpsample.lazy import flint
 from dpsample.privacy import Privacy
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
 from dpsample.scheme.per_key import PerKey
+
+if TYPE_CHECKING:
+    from flint import arb, arb_poly
 
 # Bits of the first attempt to round the cells of a table, and of its proof. Small parts of small probabilities are
 # compared, of 2**-128 and below.
@@ -208,7 +211,7 @@ def _lost(variance: Fraction, side: int) -> Fraction:
         return figures_above(_lost_ball(variance, side), _FIGURES)
 
 
-def _lost_ball(variance: Fraction, side: int) -> arb:
+def _lost_ball(variance: Fraction, side: int) -> "arb":
     """Return d of the module's docstring, ``1 - (m - g_c) / (m (1 - g_c + g_e))``.
 
     All terms are written as tails of the normal law, which keep their precision where they are small: with T_j the
@@ -221,16 +224,16 @@ def _lost_ball(variance: Fraction, side: int) -> arb:
     return 1 - 2 * (near - far) / ((1 - 2 * far) * (2 * near + end - far))
 
 
-def gaussian_law(variance: Fraction, side: int) -> tuple[arb, ...]:
+def gaussian_law(variance: Fraction, side: int) -> "tuple[arb, ...]":
     """Return the probabilities of a rounded Gaussian law, from `side` cells away up to its middle.
 
     They are computed with the precision of the context.
     """
-    return _gaussian_law(variance, side, ctx.prec)
+    return _gaussian_law(variance, side, flint.ctx.prec)
 
 
 @lru_cache(maxsize=8)  # a table is made, and then proved
-def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
+def _gaussian_law(variance: Fraction, side: int, bits: int) -> "tuple[arb, ...]":
     with precision(bits):
         # half of a cell, in units in which the density is exp(-t**2) / sqrt(pi)
         unit = 1 / (8 * ball(variance)).sqrt()
@@ -246,7 +249,7 @@ def _gaussian_law(variance: Fraction, side: int, bits: int) -> tuple[arb, ...]:
         return *cells, middle
 
 
-def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
+def _cell_series(unit: "arb", furthest: "arb", bits: int) -> "arb_poly":
     """Return a polynomial in c**2 whose value is exp(c**2) times the probability of the cell around c.
 
     It is 2 / sqrt(pi) times the integral, from 0 to u = `unit`, of cosh(2 c s) exp(-s**2), a power series in s**2. It
@@ -262,9 +265,9 @@ def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
         left_out *= square
     integrals = [unit ** (2 * k + 1) / (2 * k + 1) for k in range(terms)]  # of s**(2 k)
 
-    def coefficient(m: int) -> arb:
+    def coefficient(m: int) -> "arb":
         """Return the coefficient of c**(2 m): the integral of (2 s)**(2 m) / (2 m)! exp(-s**2), by its power series."""
-        series = arb(0)
+        series = flint.arb(0)
         for k in range(m, terms):
             sign = (-1) ** (k - m)
             of_exponential = ball(Fraction(sign, math.factorial(k - m)))
@@ -273,16 +276,16 @@ def _cell_series(unit: arb, furthest: arb, bits: int) -> arb_poly:
         return of_cosh * series
 
     coefficients = [coefficient(m) for m in range(terms)]
-    coefficients[0] += arb(0, left_out.upper())
-    return arb_poly([2 / arb.pi().sqrt() * c for c in coefficients])
+    coefficients[0] += flint.arb(0, left_out.upper())
+    return flint.arb_poly([2 / flint.arb.pi().sqrt() * c for c in coefficients])
 
 
-def _within(variance: Fraction, side: int) -> arb:
+def _within(variance: Fraction, side: int) -> "arb":
     """Return the probability of all cells of a table: that a rounded Gaussian number is at most `side` in size."""
     return 1 - 2 * gaussian_tail(variance, side + 1)
 
 
-def gaussian_tail(variance: Fraction, j: int) -> arb:
+def gaussian_tail(variance: Fraction, j: int) -> "arb":
     """Return the probability that a Gaussian number of this variance exceeds j - 1/2."""
     start = ball(Fraction(2 * j - 1, 2))
     return (start / (2 * ball(variance)).sqrt()).erfc() / 2

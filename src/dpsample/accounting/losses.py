@@ -14,10 +14,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-
-from flint import arb, fmpz, fmpz_poly
+from typing import TYPE_CHECKING
 
 from dpsample.balls import ball, ceiling, dyadic, floor, precision
+from dpsample.lazy import flint
+
+if TYPE_CHECKING:
+    from flint import arb
 
 # Masses are integers over 2**128, as the tables of noise are.
 BITS = 128
@@ -52,7 +55,7 @@ class Losses:
     @classmethod
     def of_atoms(
         cls,
-        atoms: Sequence[tuple[arb, arb]],
+        atoms: "Sequence[tuple[arb, arb]]",
         infinite: Fraction = Fraction(0),
         step: int | None = None,
     ) -> "Losses":
@@ -82,7 +85,7 @@ class Losses:
         step = min(self.step, other.step)
         one = self._coarser(step)
         another = other._coarser(step)
-        product = fmpz_poly(list(one.masses)) * fmpz_poly(list(another.masses))
+        product = flint.fmpz_poly(list(one.masses)) * flint.fmpz_poly(list(another.masses))
         products = map(int, product.coeffs())  # in units of 2**(-2 BITS)
         to_round_up = (1 << BITS) - 1
         masses = tuple((mass + to_round_up) >> BITS for mass in products)
@@ -116,12 +119,12 @@ class Losses:
             return min(Fraction(self.infinite, 1 << BITS), Fraction(1))
         with precision():
             shrink = (-dyadic(1, self.step)).exp()
-            shrunk_sum = arb(0)
+            shrunk_sum = flint.arb(0)
             for mass in reversed(above):
-                shrunk_sum = shrunk_sum * shrink + arb(fmpz(mass))
+                shrunk_sum = shrunk_sum * shrink + flint.arb(flint.fmpz(mass))
             first_loss = dyadic(self.first + start, self.step)
             first_factor = (ball(epsilon) - first_loss).exp()
-            finite = arb(fmpz(sum(above))) - first_factor * shrunk_sum
+            finite = flint.arb(flint.fmpz(sum(above))) - first_factor * shrunk_sum
             finite_units = max(ceiling(finite, 0), 0)
         units = self.infinite + finite_units
         return min(Fraction(units, 1 << BITS), Fraction(1))
@@ -172,7 +175,7 @@ class Losses:
         return losses
 
 
-def _step_of(losses: list[arb]) -> int:
+def _step_of(losses: "list[arb]") -> int:
     """Return the step of a grid, in steps of 2**-step, that is fine for these losses."""
     floats = [float(loss) for loss in losses]
     span = max(floats) - min(floats)
@@ -185,7 +188,7 @@ def _units_above(probability: Fraction) -> int:
     return -(-(probability.numerator << BITS) // probability.denominator)
 
 
-def _divided(p: arb, q: arb, low: int, high: int, step: int) -> list[tuple[int, int]]:
+def _divided(p: "arb", q: "arb", low: int, high: int, step: int) -> list[tuple[int, int]]:
     """Return the masses of both grid points, `low` and `high`, between which an outcome's loss lies.
 
     `p` and `q` are the outcome's probabilities P and Q. The masses a and b solve ``a + b = p`` and

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flint import arb
 
 from dpsample.accounting.composition import check_keys_per_user, composed_delta, per_key
 from dpsample.accounting.gaussian import delta_within, method_within, noise_within, scheme_within
@@ -41,6 +40,9 @@ from dpsample.scheme.per_key import ManyKeys, PerKey
 from dpsample.scheme.renyi_steps import RenyiSteps, steps_to_half
 from dpsample.scheme.reporting import frequency_reaching
 from dpsample.scheme.sampling import KeepAll
+
+if TYPE_CHECKING:
+    from flint import arb
 
 # With more keys, the composition theorem is never the best method, and is not tried.
 _FEW_KEYS = 8
@@ -137,7 +139,7 @@ def curve_of_noise(noise: KeyNoise) -> RenyiCurve:
     return replace(shifted, delta=noise.new_key)
 
 
-def noise_atoms(noise: KeyNoise) -> list[tuple[arb, arb]]:
+def noise_atoms(noise: KeyNoise) -> "list[tuple[arb, arb]]":
     """Return the probabilities of each outcome under two frequencies that differ by one.
 
     Each frequency has one outcome, an end of the table, that the other one does not have. These two are left out.

@@ -10,15 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
-
-from flint import arb
+from typing import TYPE_CHECKING, Any
 
 from dpsample.balls import ball, figures_above, precision
 from dpsample.definitions import added_by_conversion
 from dpsample.errors import InvalidValue
 from dpsample.exact import exact, text
+from dpsample.lazy import flint
 from dpsample.privacy import Privacy
+
+if TYPE_CHECKING:
+    from flint import arb
 
 # Orders from 5/4 to 1024, about geometric: the epsilon of large and of small budgets is reached near one of them.
 # Ledgers state divergences at these orders, so they can never be changed.
@@ -79,7 +81,7 @@ class RenyiCurve:
 
     @classmethod
     def of_atoms(
-        cls, atoms: Sequence[tuple[arb, arb]], delta: Fraction = Fraction(0)
+        cls, atoms: "Sequence[tuple[arb, arb]]", delta: Fraction = Fraction(0)
     ) -> "RenyiCurve":
         """Return the curve of a pair of laws; each atom is an outcome's probabilities under both, which are positive.
 
@@ -91,7 +93,7 @@ class RenyiCurve:
             return cls(delta, tuple(map(figures_above, divergences)))
 
     @classmethod
-    def of_shifted(cls, atoms: Sequence[tuple[arb, arb]], end: Fraction) -> "RenyiCurve":
+    def of_shifted(cls, atoms: "Sequence[tuple[arb, arb]]", end: Fraction) -> "RenyiCurve":
         """Return the curve of a bounded law and its shift by one.
 
         Each of the two has one outcome, an end of probability `end`, that the other does not have. It is set aside in
@@ -213,11 +215,11 @@ def _of_privacy(epsilon: Fraction, delta: Fraction) -> RenyiCurve:
         return RenyiCurve.of_atoms([(likely, unlikely), (unlikely, likely)], delta)
 
 
-def _divergence(logs: Iterable[tuple[arb, arb]], order: Fraction) -> arb:
+def _divergence(logs: "Iterable[tuple[arb, arb]]", order: Fraction) -> "arb":
     """Return the larger Rényi divergence of both directions; `logs` are logarithms of probabilities under both laws."""
     alpha = ball(order)
-    there = arb(0)
-    back = arb(0)
+    there = flint.arb(0)
+    back = flint.arb(0)
     for p, q in logs:
         there += (alpha * p + (1 - alpha) * q).exp()
         back += (alpha * q + (1 - alpha) * p).exp()

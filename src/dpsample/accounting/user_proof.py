@@ -112,7 +112,7 @@ def certify_users(
 ) -> UsersCertificate:
     """Prove that discovery and counts together have the privacy `whole`; raise `PrivacyViolation` if they do not.
 
-    That the mechanism `each` is as private as it states is proved by `scheme.certify`.
+    That the mechanism `each` is as private as it states is proved by `scheme.certificate`.
     """
     noise = counts.noise if counts else ()
     square = sum((part.square for part in noise), Fraction(0))

@@ -17,15 +17,17 @@ in docs/theory.md, section 9.
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
-from typing import Any
-
-from flint import arb
+from typing import TYPE_CHECKING, Any
 
 from dpsample.accounting.gaussian import gaussian_law, gaussian_noise, gaussian_tail
 from dpsample.balls import dyadic, figures_above, precision
 from dpsample.errors import InvalidValue, PrivacyViolation
 from dpsample.exact import exact, text
+from dpsample.lazy import flint
 from dpsample.scheme.noise import BITS, MOST_CELLS, KeyNoise
+
+if TYPE_CHECKING:
+    from flint import arb
 
 # Bits of proofs: those with which tables are made in `gaussian`, so that a law that was computed there is not computed
 # again.
@@ -154,12 +156,12 @@ def certify_vector_noise(noise: VectorNoise, table: KeyNoise | None = None) -> G
     with precision(_PRECISION):
         law = gaussian_law(noise.variance, side)  # from the outermost cell to the middle
         units_for_probability = (n / g for n, g in zip(drawn.half, law, strict=True))
-        least = reduce(arb.min, units_for_probability) * dyadic(1, BITS)
+        least = reduce(flint.arb.min, units_for_probability) * dyadic(1, BITS)
         if not least > dyadic(1, 1):
             raise PrivacyViolation(
                 "an integer of a table is far below the probability of its cell; do not use it"
             )
-        one_minus_r = least.min(arb(1))
+        one_minus_r = least.min(flint.arb(1))
         tails = 2 * gaussian_tail(noise.variance, side - shift + 1)
         overlap = _overlap(noise.variance, side, shift)
         lost = 1 - one_minus_r / (1 + tails / overlap)
@@ -215,7 +217,7 @@ def _is_long_enough(variance: Fraction, length: int, side: int, delta: Fraction)
         return cost <= delta / 2
 
 
-def _overlap(variance: Fraction, side: int, shift: int) -> arb:
+def _overlap(variance: Fraction, side: int, shift: int) -> "arb":
     """Return a lower bound of the sum of min(g(z), g(z - shift)) over the cells that both laws have.
 
     One half of the sum lies on either side of the middle between both laws. What is cut off at the end of the table is

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import Below, Estimate, in_all_keys
 from dpsample.estimators.reported import Reported
 from dpsample.exact import shown_number
 from dpsample.extras import not_installed
+from dpsample.lazy import pc
 from dpsample.presentation.tables import Formats, html_table, table_lines
 
 # The columns of a value and its interval: in reported keys, and in all keys.

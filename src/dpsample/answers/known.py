@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.accounting.totals import Total
 from dpsample.answers.evidence import Evidence, Groups, KeyEstimates
@@ -30,6 +29,7 @@ from dpsample.estimators.estimate import Estimate, estimate
 from dpsample.estimators.measures import FREQUENCY, Measure
 from dpsample.estimators.reported import Reported
 from dpsample.estimators.tally import Tally
+from dpsample.lazy import pc
 from dpsample.release.terms import Terms
 from dpsample.scheme.likelihood import likely_frequencies
 from dpsample.scheme.sampling import Floats, Ints

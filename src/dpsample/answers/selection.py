@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.answers.expressions import (
     Bytes,
@@ -27,6 +26,7 @@ from dpsample.answers.question import Attributes, By, Question, Weight, Where
 from dpsample.errors import InvalidValue
 from dpsample.estimators.tally import Tally
 from dpsample.files import PathLike, is_text, read_foreign, without_view
+from dpsample.lazy import pc
 from dpsample.release.kinds.tokens import TOKEN_COLUMNS
 from dpsample.release.rows import token_cells
 from dpsample.release.terms import Terms

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.estimators.reported import Bools
+from dpsample.lazy import pc
 from dpsample.release.rows import token_cells
 from dpsample.scheme.sampling import Floats, Ints
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from dpsample.answers.estimates import Estimates
 from dpsample.answers.release import read_release
@@ -18,6 +16,7 @@ from dpsample.answers.several import combine
 from dpsample.errors import InvalidValue
 from dpsample.estimators.estimate import in_all_keys
 from dpsample.files.csv import as_csv, csv_schema
+from dpsample.lazy import arrow_csv, pc
 
 _NOTHING_BELOW = {"kind": "", "value": math.nan, "low": math.nan, "high": math.nan}
 _NOT_IN_A_ROW = (  # parts of a document that have columns of their own in CSV, or none
@@ -173,7 +172,7 @@ def _csv(table: pa.Table) -> str:
     batches = [as_csv(batch) for batch in finite.to_batches()]
     written = pa.Table.from_batches(batches, csv_schema(finite.schema))
     sink = pa.BufferOutputStream()
-    pa.csv.write_csv(written, sink)
+    arrow_csv.write_csv(written, sink)
     text: str = sink.getvalue().to_pybytes().decode("utf-8")
     if not sys.stdout.isatty():
         return text

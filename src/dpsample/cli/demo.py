@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.answers.release import Release, read_release
 from dpsample.cli.standard_library import standard_library
+from dpsample.lazy import pc
 from dpsample.privacy import Privacy
 from dpsample.private.run import release_to_file
 from dpsample.release.explain import VOUCHED, explain_spent, sentence

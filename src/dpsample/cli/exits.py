@@ -38,6 +38,13 @@ _MEANINGS = {
 }
 
 
+def meaning_of(code: int) -> str:
+    """Return what an exit code says; a signal that has none in the table is named by its number."""
+    if code in list(Exit):
+        return Exit(code).meaning
+    return f"exit code {code}"
+
+
 def exit_of(error: Exception) -> Exit:
     """Return the exit code of an error.
 

@@ -1,7 +1,6 @@
 """dpsample plan, and the options and the plan that it shares with dpsample explore."""
 
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,7 +46,6 @@ _OF_A_SOURCE = (  # options that describe a SOURCE
     "encoding",
     "null",
 )
-_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # where frequencies come from: the data, a formula, or a file
 _source = click.argument("source", nargs=-1)
@@ -384,15 +382,3 @@ def _samplings(arguments: dict[str, Any]) -> list[Any]:
     if least is None:
         return samplings
     return [released.kept_from(least, sampling) for sampling in samplings]
-
-
-def with_one_thread() -> None:
-    """Start this command anew with one thread for linear algebra, unless the environment sets a number.
-
-    Its matrices are small, so that more threads only cost time. NumPy reads the number once, when it is imported.
-    """
-    stated = [name for name in _ONE_THREAD if name in os.environ]
-    if not stated:
-        environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
-        command = [sys.executable, *sys.orig_argv[1:]]
-        os.execve(sys.executable, command, environment)

@@ -3,11 +3,10 @@
 import contextlib
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from dpsample.errors import InvalidValue
 from dpsample.files.tables import is_text
+from dpsample.lazy import arrow_csv, pc
 
 _FORMULA = "=+-@\t\r\n＝＋－＠'"  # the starts of formulas, and the apostrophe that escapes them
 
@@ -160,11 +159,11 @@ def from_csv(data: bytes, schema: pa.Schema) -> pa.Table:
 def _texts_in(data: bytes, names: list[str]) -> pa.Table:
     """Return all columns of CSV as text."""
     one_block = min(len(data) + 1, 1 << 30)  # a line that is longer than a block is refused
-    read = pa.csv.ReadOptions(block_size=one_block)
-    parse = pa.csv.ParseOptions(newlines_in_values=True)
-    convert = pa.csv.ConvertOptions(
+    read = arrow_csv.ReadOptions(block_size=one_block)
+    parse = arrow_csv.ParseOptions(newlines_in_values=True)
+    convert = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
-    return pa.csv.read_csv(
+    return arrow_csv.read_csv(
         pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert
     )

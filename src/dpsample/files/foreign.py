@@ -4,11 +4,9 @@ import os
 from collections.abc import Mapping
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
-import pyarrow.parquet
 
 from dpsample.files.metadata import PathLike
+from dpsample.lazy import arrow_csv, feather, pq
 
 
 def read_foreign(path: PathLike, types: Mapping[str, pa.DataType] | None = None) -> pa.Table | None:
@@ -19,11 +17,11 @@ def read_foreign(path: PathLike, types: Mapping[str, pa.DataType] | None = None)
     """
     name = os.fspath(path)
     if name.lower().endswith((".parquet", ".pq")):
-        return pa.parquet.read_table(name)
+        return pq.read_table(name)
     if name.lower().endswith((".arrow", ".feather")):
-        return pa.feather.read_table(name)
+        return feather.read_table(name)
     if name.lower().endswith(".csv"):
-        parse = pa.csv.ParseOptions(newlines_in_values=True)
-        convert = pa.csv.ConvertOptions(column_types=types)
-        return pa.csv.read_csv(name, parse_options=parse, convert_options=convert)
+        parse = arrow_csv.ParseOptions(newlines_in_values=True)
+        convert = arrow_csv.ConvertOptions(column_types=types)
+        return arrow_csv.read_csv(name, parse_options=parse, convert_options=convert)
     return None

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpsample.errors import DpsampleError, InvalidValue
 from dpsample.files.csv import from_csv
@@ -25,6 +24,7 @@ from dpsample.files.metadata import (
     sidecar_of,
 )
 from dpsample.files.tables import ROWS, ContentHash, check_batch, named_type, plain_schema
+from dpsample.lazy import pq
 
 
 def read_table(
@@ -107,7 +107,7 @@ def _read_parquet(target: Path, kind: str, newest: int) -> tuple[pa.Table, Metad
         return _typed(parquet.read(), _schema(file), target), metadata, file
 
 
-def _check_groups(footer: pq.FileMetaData, target: Path) -> None:
+def _check_groups(footer: "pq.FileMetaData", target: Path) -> None:
     """Refuse row groups that are larger than ours: a repeated value takes no room in a file, but all memory here."""
     sizes = [footer.row_group(n).num_rows for n in range(footer.num_row_groups)]
     if any(size > ROWS for size in sizes):

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files.metadata import canonical, sha256_of
+from dpsample.lazy import pc
 
 ROWS: Final = 1 << 17  # in a batch and in a Parquet row group
 _BYTES = 2**31 - 1  # of a batch, unless it comes as one: the offsets of strings have 32 bits

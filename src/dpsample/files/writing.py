@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from dpsample.errors import DpsampleError
 from dpsample.files.atomic_file import Temporary
@@ -29,6 +27,7 @@ from dpsample.files.metadata import (
 from dpsample.files.outputs import check_file, check_free, check_target, note_written
 from dpsample.files.tables import ContentHash, plain_schema, rebatch, written_columns
 from dpsample.interrupts import held
+from dpsample.lazy import arrow_csv, pq
 
 
 def write_file(
@@ -201,7 +200,7 @@ def _writer(form: str, sink: Temporary, schema: pa.Schema) -> Any:
     if form == "arrow":
         return pa.ipc.new_file(sink, schema)
     if form == "csv":
-        return pa.csv.CSVWriter(sink, csv_schema(schema))
+        return arrow_csv.CSVWriter(sink, csv_schema(schema))
     # the first column is sorted, so that equal values are adjacent: compression finds them without a dictionary
     return pq.ParquetWriter(
         sink,

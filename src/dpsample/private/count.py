@@ -14,12 +14,12 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.accounting.discovery import Method
 from dpsample.accounting.look import TrueLook
 from dpsample.accounting.user_budget import UserBudget
 from dpsample.errors import InvalidValue
+from dpsample.lazy import pc
 from dpsample.planning.frequencies import Frequencies
 from dpsample.private.assignment import Assigned
 from dpsample.private.engine import Engine

@@ -25,9 +25,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.files import ContentHash, is_text
+from dpsample.lazy import pc
 from dpsample.private.randomness import Coins, SecretCoins, StreamCoins, Words, secret_key
 
 # what coins of keys decide: which keys users keep, which keys are sampled, which are reported, and how rows are divided

@@ -7,12 +7,12 @@ from os import fspath
 from typing import Any, Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.parts import Part
 from dpsample.answers.release import Release, read_release
 from dpsample.errors import InvalidValue
+from dpsample.lazy import pc
 from dpsample.ledger.charges import Charge, scheme_form
 from dpsample.ledger.ledger import check_ledger, read_ledger
 from dpsample.privacy import StatedPrivacy

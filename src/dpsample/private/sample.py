@@ -12,7 +12,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.accounting.composition import check_keys_per_user
 from dpsample.accounting.parts import Part
@@ -31,6 +30,7 @@ from dpsample.files import (
 )
 from dpsample.files.atomic_file import locked
 from dpsample.files.metadata import canonical, format_of, resolved
+from dpsample.lazy import pc
 from dpsample.private.engine.errors import refusal_of_code
 from dpsample.private.sources.frames import frame_table, is_pandas
 from dpsample.release.rows import ascends, check_key_types

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsample.errors import InvalidValue
+from dpsample.lazy import arrow_function, arrow_numbers
 from dpsample.private.randomness import Coins, CoinSource, Words
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.rows import added_elements
@@ -221,7 +222,7 @@ class Sanitizer:
             if added.min(initial=0) < 0 and (frequencies + added < 1).any():
                 raise _never_sampled()
         rows, cells = self(frequencies + added, coins)
-        kept = batch.remove_column(at).take(pa.array(rows))
+        kept = arrow_function("take", batch.remove_column(at), arrow_numbers(rows))
         if self.keys_only:
             return kept
         tokens = cells / self.grid - added[rows]

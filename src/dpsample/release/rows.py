@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.accounting.amounts import Amount
 from dpsample.accounting.clipped import Clipped
 from dpsample.accounting.normal import TABLE_MARGIN
 from dpsample.errors import InvalidValue
 from dpsample.files import plain_schema
+from dpsample.lazy import arrow_function, pc
 from dpsample.release.key_hash import first_frequencies
 from dpsample.release.kinds.counted import COUNT_COLUMNS
 from dpsample.release.kinds.kind import AGAIN
@@ -143,7 +143,7 @@ def ascends(before: list[Any], after: list[Any]) -> Any:
     [False, True]
     """
     *columns, last = zip(before, after, strict=True)
-    above = pc.less(*last)
+    above = arrow_function("less", *last)
     for earlier, later in reversed(columns):
         tied = pc.equal(earlier, later)
         above = pc.or_(pc.less(earlier, later), pc.and_(tied, above))

@@ -21,7 +21,7 @@ token_columns     the probability of one token at all frequencies
 invert            the token that a frequency and a uniform number draw
 coarsening        a scheme at every k-th frequency, for predictions
 integer           the laws in integers, which a sanitizer draws from
-certify           an exact check of those integers against (epsilon, delta)
+certificate       an exact check of those integers against (epsilon, delta)
 certify_held      the same check for keys that were held along a stream
 certificate_text  the integers as text, for another program to check
 lemma             a bound of the delta that the integers spend, for every frequency at once
@@ -29,22 +29,26 @@ likelihood        the frequency under which a token is likeliest, and the interv
 ordinal           how well tokens keep the order of the frequencies
 """
 
-from dpsample.scheme.certify import Certificate, certify, certify_table
-from dpsample.scheme.custom import CustomSampling
-from dpsample.scheme.holding import SampleAndHold
-from dpsample.scheme.integer import IntegerLaw, integer_law, integer_laws
-from dpsample.scheme.likelihood import likeliest_frequencies
-from dpsample.scheme.ordinal import concordance, concordance_with_all, kendall_tau
-from dpsample.scheme.reporting import (
-    closed_form,
-    frequency_reaching,
-    reporting_probabilities,
-    steps_to_one,
-)
-from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
-from dpsample.scheme.scheme import Scheme
-from dpsample.scheme.soft_cap import SoftCap
-from dpsample.scheme.tokens import TokenLaw, default_grid, token_law, token_laws
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpsample.scheme.certificate import Certificate, certify, certify_table
+    from dpsample.scheme.custom import CustomSampling
+    from dpsample.scheme.holding import SampleAndHold
+    from dpsample.scheme.integer import IntegerLaw, integer_law, integer_laws
+    from dpsample.scheme.likelihood import likeliest_frequencies
+    from dpsample.scheme.ordinal import concordance, concordance_with_all, kendall_tau
+    from dpsample.scheme.reporting import (
+        closed_form,
+        frequency_reaching,
+        reporting_probabilities,
+        steps_to_one,
+    )
+    from dpsample.scheme.sampling import KeepAll, Ppswor, Priority, Sampling
+    from dpsample.scheme.scheme import Scheme
+    from dpsample.scheme.soft_cap import SoftCap
+    from dpsample.scheme.tokens import TokenLaw, default_grid, token_law, token_laws
 
 __all__ = [
     "Certificate",
@@ -74,3 +78,43 @@ __all__ = [
     "token_law",
     "token_laws",
 ]
+
+# A release needs neither certificates nor the order of keys, so that names are loaded when they are first used.
+_HOMES = {
+    "Certificate": "dpsample.scheme.certificate",
+    "CustomSampling": "dpsample.scheme.custom",
+    "IntegerLaw": "dpsample.scheme.integer",
+    "KeepAll": "dpsample.scheme.sampling",
+    "Ppswor": "dpsample.scheme.sampling",
+    "Priority": "dpsample.scheme.sampling",
+    "SampleAndHold": "dpsample.scheme.holding",
+    "Sampling": "dpsample.scheme.sampling",
+    "Scheme": "dpsample.scheme.scheme",
+    "SoftCap": "dpsample.scheme.soft_cap",
+    "TokenLaw": "dpsample.scheme.tokens",
+    "certify": "dpsample.scheme.certificate",
+    "certify_table": "dpsample.scheme.certificate",
+    "closed_form": "dpsample.scheme.reporting",
+    "concordance": "dpsample.scheme.ordinal",
+    "concordance_with_all": "dpsample.scheme.ordinal",
+    "default_grid": "dpsample.scheme.tokens",
+    "frequency_reaching": "dpsample.scheme.reporting",
+    "integer_law": "dpsample.scheme.integer",
+    "integer_laws": "dpsample.scheme.integer",
+    "kendall_tau": "dpsample.scheme.ordinal",
+    "likeliest_frequencies": "dpsample.scheme.likelihood",
+    "reporting_probabilities": "dpsample.scheme.reporting",
+    "steps_to_one": "dpsample.scheme.reporting",
+    "token_law": "dpsample.scheme.tokens",
+    "token_laws": "dpsample.scheme.tokens",
+}
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'dpsample.scheme' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import islice
 
 from dpsample.errors import InvalidValue
-from dpsample.scheme.certify import Certificate
+from dpsample.scheme.certificate import Certificate
 from dpsample.scheme.holding import SampleAndHold
 from dpsample.scheme.integer import integer_laws
 from dpsample.scheme.reporting import Reporting

@@ -18,9 +18,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
-
-from flint import arb
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpsample.balls import ball, dyadic, precision
 from dpsample.definitions import gaussian_delta
@@ -31,6 +29,9 @@ from dpsample.scheme.law import PerKeyMethod
 from dpsample.scheme.renyi_steps import LONGEST_STEP, MOST_STEPS, StepReporting, softplus
 from dpsample.scheme.reporting import Points
 from dpsample.scheme.sampling import Flags, KeepAll, Sampling
+
+if TYPE_CHECKING:
+    from flint import arb
 
 _PRECISION = 256  # bits of ball arithmetic
 _FIGURES = 9  # of the first step, which a release states
@@ -163,10 +164,10 @@ class ComposedSteps(PerKeyMethod):
             return bool(there <= most and back <= most)
 
     @property
-    def _epsilon(self) -> arb:
+    def _epsilon(self) -> "arb":
         return ball(self.epsilon)
 
-    def _spent(self, epsilon: arb) -> arb:
+    def _spent(self, epsilon: "arb") -> "arb":
         return spent_by_noise(epsilon, self.square)
 
     def claim(self, sampling: Sampling) -> str:  # noqa: D102
@@ -196,7 +197,7 @@ class ComposedSteps(PerKeyMethod):
         )
 
 
-def spent_by_noise(epsilon: arb, square: Fraction) -> arb:
+def spent_by_noise(epsilon: "arb", square: Fraction) -> "arb":
     """H: the delta of Gaussian noise alone at an epsilon of any sign."""
     return gaussian_delta(epsilon, ball(square).sqrt())
 

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from flint import arb
 
 from dpsample.balls import ball, dyadic, precision
 from dpsample.errors import InvalidValue
@@ -27,6 +26,9 @@ from dpsample.scheme.bisection import last_float
 from dpsample.scheme.law import PerKeyMethod
 from dpsample.scheme.reporting import Points, Reporting
 from dpsample.scheme.sampling import Flags, Floats, Sampling
+
+if TYPE_CHECKING:
+    from flint import arb
 
 _FIGURES = 32  # significant bits of a step: with fewer, less is reported; with more, proofs need more precision
 MARGIN = Fraction(1, 1 << 30)  # of r, for the rounding of q
@@ -93,7 +95,7 @@ class RenyiSteps(PerKeyMethod):
             return allowed(now, before, bits, self.order, self._limit)
 
     @cached_property
-    def _limit(self) -> arb:
+    def _limit(self) -> "arb":
         return moment_limit(self.order, self.divergence * (1 - MARGIN))
 
     def __reduce__(self) -> tuple[type["RenyiSteps"], tuple[Fraction, Fraction, Fraction]]:
@@ -230,13 +232,13 @@ class RenyiReporting(StepReporting):
         return (high.q > low.q) & (from_or_to_certainty | is_far)
 
 
-def moment_limit(order: Fraction, divergence: Fraction) -> arb:
+def moment_limit(order: Fraction, divergence: Fraction) -> "arb":
     """Return exp((order - 1) divergence), which the moments of two coins may not exceed."""
     log_limit = (ball(order) - 1) * ball(divergence)
     return log_limit.exp()
 
 
-def allowed(now: int, before: int, bits: int, order: Fraction, limit: arb) -> bool:
+def allowed(now: int, before: int, bits: int, order: Fraction, limit: "arb") -> bool:
     """Whether both moments of two coins, exp((order - 1) D), are proved to be at most the limit."""
     alpha = ball(order)
     one = 1 << bits

@@ -27,7 +27,15 @@ from dpsample.scheme import invert, tail_map
 from dpsample.scheme.bisection import first_integer
 from dpsample.scheme.law import Law
 from dpsample.scheme.law import steps_to_one as steps_to_one
-from dpsample.scheme.sampling import MAX_WIDTH, Flags, Floats, Ints, Sampling, as_frequencies
+from dpsample.scheme.sampling import (
+    MAX_WIDTH,
+    Flags,
+    Floats,
+    Ints,
+    KeepAll,
+    Sampling,
+    as_frequencies,
+)
 from dpsample.scheme.tail_map import Slacks
 
 if TYPE_CHECKING:
@@ -156,6 +164,8 @@ class Reporting(IntegerSteps, Law):
         frequency of interest. All other intervals are halved. Of disjoint intervals that are not comfortable, there are
         only about as many as steps from 0 to 1.
         """
+        if isinstance(self.sampling, KeepAll):
+            return [self.sampling.least]  # q goes from 0 to 1 at once
         ends = Points.of(self.sampling, np.array([0, self.sampling.largest], np.int64))
         low = ends.at(slice(0, 1))
         high = ends.at(slice(1, 2))

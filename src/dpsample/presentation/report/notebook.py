@@ -4,9 +4,9 @@ It is fast: a notebook shows it whenever a cell ends with a release.
 """
 
 import numpy as np
-import pyarrow.compute as pc
 
 from dpsample.exact import shown_number
+from dpsample.lazy import pc
 from dpsample.presentation.asked import Published
 from dpsample.presentation.charts import NARROW, Axis, Caption, Line, LineChart, Point
 from dpsample.presentation.markup import Markup, join, tag

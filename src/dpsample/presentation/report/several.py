@@ -7,8 +7,8 @@ from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from dpsample.lazy import pc
 from dpsample.presentation.asked import Changed, Published, Ranked, Together
 from dpsample.presentation.numbers import with_interval
 from dpsample.presentation.report.setting import TOP

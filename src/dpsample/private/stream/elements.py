@@ -6,11 +6,10 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from dpsample.errors import InvalidValue, attempt
 from dpsample.files import is_text, without_view
+from dpsample.lazy import arrow_csv, pc
 from dpsample.private.engine import Engine
 from dpsample.private.engine.columns import require_plain
 from dpsample.private.sources.arrow import source_batches, source_table
@@ -107,19 +106,19 @@ def csv(
         "check the names and the delimiter",
     )
     schema = _text_columns(keys)
-    convert = pyarrow.csv.ConvertOptions(
+    convert = arrow_csv.ConvertOptions(
         include_columns=list(keys),
         column_types=schema,
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    read = pyarrow.csv.ReadOptions(block_size=_BLOCK)
+    parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    read = arrow_csv.ReadOptions(block_size=_BLOCK)
 
     def batches() -> Batches:
         reader = attempt(
-            lambda: pyarrow.csv.open_csv(pipe, read, parse, convert),
+            lambda: arrow_csv.open_csv(pipe, read, parse, convert),
             refusal,
             pa.ArrowException,
             KeyError,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpsample.lazy import pc
 from dpsample.private.randomness import StreamCoins, Words
 from dpsample.scheme.sampling import Ints
 

@@ -14,8 +14,8 @@ from typing import Any
 from dpsample.accounting.user_proof import UsersCertificate
 from dpsample.errors import InvalidValue, PrivacyViolation, SystemFailure
 from dpsample.release.proof import Proof
+from dpsample.scheme.certificate import Certificate
 from dpsample.scheme.certificate_text import certificate_lines, repeats
-from dpsample.scheme.certify import Certificate
 
 PROGRAM = "dpsample-checker"
 _BUILT = Path(__file__).parents[4] / "proofs" / "build" / PROGRAM  # in the source of the package

@@ -1,6 +1,6 @@
 """Proof: that the stated terms of a release are private. Not that a file was drawn on them.
 
-the scheme       each key, in exact integers                      scheme.certify
+the scheme       each key, in exact integers                      scheme.certificate
 composition      all keys of one user together                    the kind of the release, `keys_proof`
 the parts        keys, sample size and total add up exactly       here, and `stated`
 the curve        Rényi divergences of the whole, for ledgers      accounting.renyi
@@ -26,7 +26,7 @@ from dpsample.release.proof.page import not_proved, proof_page, verdict
 from dpsample.release.spending import Spending
 from dpsample.release.stated import check_known, check_size, not_private
 from dpsample.release.terms import Terms
-from dpsample.scheme.certify import Certificate, KeyCertificate, certify, certify_keys
+from dpsample.scheme.certificate import Certificate, KeyCertificate, certify, certify_keys
 from dpsample.scheme.per_key import PerKey
 from dpsample.scheme.sampling import Sampling
 

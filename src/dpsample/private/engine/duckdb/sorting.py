@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsample.accounting.amounts import Amount
+from dpsample.lazy import pc
 from dpsample.private.assignment import Flags
 from dpsample.private.engine.columns import each_pair_once, joined
 from dpsample.private.engine.duckdb.orders import Numbers, mixed, order_sql
