@@ -226,7 +226,7 @@ class Sanitizer:
         if self.keys_only:
             return kept
         tokens = cells / self.grid - added[rows]
-        return kept.add_column(at, "token", pa.array(tokens))
+        return kept.add_column(at, "token", arrow_numbers(tokens))
 
     def _exactly(self, frequency: int, word: int, row: int, coins: Coins) -> int:
         """Decide by the integer law: the token in units of 1/grid (1 for keys only), 0 if the key is not reported."""

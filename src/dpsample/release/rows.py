@@ -159,7 +159,7 @@ def _check_order(keys: list[pa.Array], last_key: list[pa.Array], rows_before: in
     all_but_last = [column[:-1] for column in keys]
     all_but_first = [column[1:] for column in keys]
     ascending = ascends(all_but_last, all_but_first)
-    if not pc.all(ascending, min_count=0).as_py():
+    if ascending.false_count:
         last_in_order = pc.index(ascending, False).as_py()
         raise _unsorted(rows_before + last_in_order + 2)  # the row after it, counted from 1
 
