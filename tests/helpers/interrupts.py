@@ -205,6 +205,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--commands", nargs="*", default=list(COMMANDS), choices=list(COMMANDS))
     options = parser.parse_args()
+    # a shell that started this in the background lets it ignore SIGINT, and so would the commands at their beginning
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     moments = random.Random(options.seed)
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="interrupts-") as made:

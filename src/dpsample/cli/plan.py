@@ -13,6 +13,7 @@ from dpsample.answers.release import read_release
 from dpsample.cli import options
 from dpsample.cli.printing import Stages, show, shown_stages
 from dpsample.exact import text
+from dpsample.interrupts import restart
 from dpsample.planning.earlier import estimated_frequencies
 from dpsample.planning.forecast import Forecast, check_selection, forecast
 from dpsample.planning.frequencies import Frequencies
@@ -370,4 +371,4 @@ def with_one_thread() -> None:
     """
     if not any(name in os.environ for name in _ONE_THREAD):
         environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+        restart([sys.executable, *sys.orig_argv[1:]], environment)
