@@ -122,8 +122,8 @@ def interrupted(name: str, data: Path, after: float) -> End:
                 _, shown = process.communicate()
                 return End(name, after, None, f"it did not end: {shown}")
             _, shown = process.communicate()
-        if process.returncode == -signal.SIGINT and "dpsample" not in shown.partition("Traceback")[2]:
-            return End(name, after, None, None)  # Python itself had not begun to run dpsample
+        if process.returncode == -signal.SIGINT and "dpsample/cli" not in shown:
+            return End(name, after, None, None)  # Python was starting: a shell says 130 here too
         return End(name, after, process.returncode, problem_of(folder, process.returncode, shown))
 
 
