@@ -10,13 +10,14 @@ together are held for the same reason, such as giving a file its name and enteri
     watched   runs a command, and returns its exit code: 130 after Ctrl-C, 143 after SIGTERM, whatever else it raised
 """
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ALARM = getattr(signal, "SIGALRM", None)  # Windows has none
@@ -109,8 +110,12 @@ def watched(command: Callable[[], int], told: Callable[[BaseException | None], i
 
 def watch() -> None:
     """Let signals raise `Interrupted` from now on, also again where Python would ignore it."""
+    if _ALARM is not None:
+        signal.signal(_ALARM, _raise)
     for signum in _SIGNALS:
         signal.signal(signum, _interrupt)
+    if hasattr(signal, "pthread_sigmask"):  # those that `restart` has kept waiting come now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     usual = sys.unraisablehook
 
     def raise_again(unraisable: Any) -> None:
@@ -121,8 +126,20 @@ def watch() -> None:
             usual(unraisable)
 
     sys.unraisablehook = raise_again
+
+
+def restart(arguments: list[str], environment: Mapping[str, str]) -> NoReturn:
+    """Put another program into the place of this one; a signal that comes meanwhile waits for `watch` in the new one.
+
+    An alarm that was set for this program would kill the new one, which does not expect it.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     if _ALARM is not None:
-        signal.signal(_ALARM, _raise)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    if _came:  # while modules were imported
+        raise Interrupted
+    os.execve(arguments[0], arguments, environment)
 
 
 def signal_that_came() -> signal.Signals | None:

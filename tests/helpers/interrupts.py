@@ -122,8 +122,8 @@ def interrupted(name: str, data: Path, after: float) -> End:
                 _, shown = process.communicate()
                 return End(name, after, None, f"it did not end: {shown}")
             _, shown = process.communicate()
-        if process.returncode == -signal.SIGINT and "dpsample" not in shown.partition("Traceback")[2]:
-            return End(name, after, None, None)  # Python itself had not begun to run dpsample
+        if process.returncode == -signal.SIGINT and "dpsample/cli" not in shown:
+            return End(name, after, None, None)  # Python was starting: a shell says 130 here too
         return End(name, after, process.returncode, problem_of(folder, process.returncode, shown))
 
 
@@ -205,6 +205,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--commands", nargs="*", default=list(COMMANDS), choices=list(COMMANDS))
     options = parser.parse_args()
+    # a shell that started this in the background lets it ignore SIGINT, and so would the commands at their beginning
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     moments = random.Random(options.seed)
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="interrupts-") as made:

@@ -3,6 +3,8 @@
 import os
 import sys
 
+from dpsample.interrupts import restart
+
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -16,4 +18,4 @@ def with_one_thread() -> None:
     if not stated:
         environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
         command = [sys.executable, *sys.orig_argv[1:]]
-        os.execve(sys.executable, command, environment)
+        restart(command, environment)

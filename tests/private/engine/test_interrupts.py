@@ -139,3 +139,19 @@ def test_a_module_that_is_imported_is_imported_to_its_end(tmp_path: Path) -> Non
     script = IMPORTING.replace("FOLDER", repr(str(tmp_path)))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "imported\n")
+
+
+RESTARTING = """
+import os, signal, sys
+from dpsample.interrupts import restart, watch
+
+watch()
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+restart([sys.executable, "-c", "import time; time.sleep(1); print('ended')"], os.environ)
+"""
+
+
+def test_no_alarm_kills_a_program_that_takes_the_place_of_this_one() -> None:
+    """As `plan` starts anew with one thread: an interrupt that waits for the end of an import has set an alarm."""
+    done = subprocess.run([sys.executable, "-c", RESTARTING], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "ended\n")
