@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 else:
 
     class _Library:
-        """A library under its full name; its attributes are remembered."""
+        """A library under its full name, which is imported at the first use of an attribute."""
 
         def __init__(self, name: str) -> None:
             self._name = name
 
         def __getattr__(self, attribute: str) -> Any:
-            value = getattr(import_module(self._name), attribute)
-            setattr(self, attribute, value)
-            return value
+            return getattr(import_module(self._name), attribute)
 
     flint = _Library("flint")
     pc = _Library("pyarrow.compute")

@@ -350,7 +350,7 @@ def test_the_command_is_the_twin(tmp_path: Path) -> None:
     source = ("words.csv", "-k", "key", "--frequency", "n", "-e", "1", "-d", "1e-6", "--keys", "list.csv")
     done = run("release", *source, "--only-known", "-o", "out.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "each of 2 known keys is reported, also with 0, and no other key" in done.stdout
+    assert "each of 2 known keys is reported, also with 0, and no other key" in done.stderr
     assert read_release(tmp_path / "out.csv").table["key"].to_pylist() == ["b", "zero"]
     assert "Known:     2 keys of a public list" in run("verify", "out.csv", cwd=tmp_path).stdout
     assert run("info", "out.csv", cwd=tmp_path).returncode == 0

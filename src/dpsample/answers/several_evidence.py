@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsample.answers.evidence import Evidence, KeyEstimates
+from dpsample.answers.evidence import Evidence, Groups, KeyEstimates
 from dpsample.answers.normal_order import NormalLaw
 from dpsample.answers.release import Release
 from dpsample.answers.remainder import needs_total
@@ -127,3 +127,25 @@ class SeveralEvidence(Evidence):
             notes=tuple(dict.fromkeys(notes)),
             share=value / elements if elements > 0 else None,
         )
+
+
+def with_own_estimates(found: Groups, of_measured: Groups) -> Groups:
+    """Return the same estimates; where one key alone is reported, it has the estimate and the interval of that key.
+
+    `of_measured` are answers to the same question by measured keys. Their groups may stand in another order.
+    """
+    own_estimates = dict(zip(_names_of(of_measured), of_measured.estimates, strict=True))
+    estimates = []
+    for name, estimate in zip(_names_of(found), found.estimates, strict=True):
+        own = own_estimates.get(name)
+        if estimate.keys == 1 and own is not None:
+            estimate = replace(estimate, reported=own.reported)
+        estimates.append(estimate)
+    return found._replace(estimates=estimates)
+
+
+def _names_of(answers: Groups) -> list[tuple[Any, ...]]:
+    """Return the values that make each group; without groups, one name for all keys."""
+    if not answers.groups.num_columns:
+        return [()]
+    return [tuple(row.values()) for row in answers.groups.to_pylist()]

@@ -4,13 +4,14 @@ The streams have steps of one length. Single keys and their order are those of m
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from dpsample.answers.evidence import KeyEstimates, Keys, Quantiles
+from dpsample.answers.evidence import Groups, KeyEstimates, Keys, Quantiles
 from dpsample.answers.held import StepEvidence, StepView, evidence_in_steps
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
-from dpsample.answers.several_evidence import SeveralEvidence
+from dpsample.answers.several_evidence import SeveralEvidence, with_own_estimates
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
 from dpsample.answers.tokens import TokenView
@@ -45,6 +46,12 @@ class SeveralHeld(SeveralEvidence, StepEvidence):
         self._elements = self._keys
         self.rows = self._keys.rows
         self.places = self._keys.places
+
+    def sums(self, question: Question) -> Groups:
+        """Estimate sums in all keys; where a single key is selected, what is reported is that key's own estimate."""
+        found = super().sums(question)
+        of_reported = self._keys.sums(replace(question, at_least=None))
+        return with_own_estimates(found, of_reported)
 
     def estimates_of(self, keys: Ints, level: float) -> KeyEstimates:
         return self._keys.estimates_of(keys, level)

@@ -15,6 +15,7 @@ from dpsample.answers.evidence import Groups
 from dpsample.answers.known import ALL_KNOWN, KnownEvidence, _merged
 from dpsample.answers.question import Question
 from dpsample.answers.release import Release
+from dpsample.answers.several_evidence import with_own_estimates
 from dpsample.answers.several_keys import keys_of
 from dpsample.answers.several_measured import SeveralMeasured
 from dpsample.answers.several_tokens import SeveralTokens
@@ -48,7 +49,8 @@ class SeveralKnown(SeveralMeasured):
         if not adds_up or question.extrapolate or self._names_reported_keys(question):
             return super().sums(question)
         others = self._other_keys.sums(question)
-        return _merged(others, self._listed_keys.sums(question))
+        together = _merged(others, self._listed_keys.sums(question))
+        return with_own_estimates(together, super().sums(question))
 
 
 class _ListAlone(SeveralMeasured):

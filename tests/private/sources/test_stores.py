@@ -240,5 +240,5 @@ def test_refused_when_made(uri: str, message: str) -> None:
 def test_without_the_extra(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     days(bucket)
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    with pytest.raises(InvalidValue, match=r"dpsample\[cloud\]"):
+    with pytest.raises(InvalidValue, match="fsspec and aiohttp; at least one is not installed; run: pip install"):
         counted(Source("s3://lake/clicks", "k"))

@@ -213,9 +213,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ["-k", "city", "-k", "n", "--delimiter", "\\t"]
     made = run("stream", *keys, "--tau", "32", "--state", "s.private", "--show-private", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert "1,900 elements, 2 held keys" in made.stdout
-    assert "NOT private" in made.stdout
-    assert "Oslo" not in made.stdout
+    assert "1,900 elements, 2 held keys" in made.stderr
+    assert "NOT private" in made.stderr
+    assert "Oslo" not in made.stdout + made.stderr
     other = run("stream", "--tau", "1", "--state", "s.private", cwd=tmp_path)
     assert other.returncode == 2
     assert "--tau of a state cannot be changed" in other.stderr
