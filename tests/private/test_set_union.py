@@ -375,7 +375,7 @@ def test_bad_input_is_refused() -> None:
             PolicyGreedy(privacy, margin)
     with pytest.warns(UserWarning, match="above 20"):
         strong = Privacy(501, "1e-6")
-    with refused("epsilon is at most"):
+    with refused("epsilon must be at most 500"):
         WeightedGaussian(strong, 1)
     method = WeightedGaussian(privacy, 1)
     with refused("users are"):
