@@ -378,11 +378,11 @@ def test_bad_input_is_refused() -> None:
     with refused("epsilon must be at most 500"):
         WeightedGaussian(strong, 1)
     method = WeightedGaussian(privacy, 1)
-    with refused("users are"):
+    with refused("users must be"):
         method.draw([0.5], [0], 1, generator)
-    with refused("keys are"):
+    with refused("keys must be"):
         method.draw([0], [[0]], 1, generator)
-    with refused("each pair"):
+    with refused("users and keys must be arrays of the same length"):
         method.draw([0, 1], [0], 1, generator)
     for keys in ([-1], [9]):
         with refused("key codes", hidden=keys):

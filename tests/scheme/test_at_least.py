@@ -145,7 +145,8 @@ def test_the_command_is_the_twin(tmp_path: Path) -> None:
     assert "KeepAll" not in run("verify", "out.parquet", cwd=tmp_path).stdout
     done = run("certify", "-e", "1", "-d", "1e-6", "--at-least", "50", cwd=tmp_path)
     assert "all keys of frequency 50 or more are kept, and no others" in done.stdout
-    for command in (["release", *source], ["certify", "-e", "1", "-d", "1e-6"]):
+    other = [*source[:-1], "other.parquet"]
+    for command in (["release", *other], ["certify", "-e", "1", "-d", "1e-6"]):
         done = run(*command, "--at-least", "50", "--scheme", "ppswor", "--tau", "0.1", cwd=tmp_path)
         assert done.returncode
         assert "--at-least cannot be combined with a sample" in done.stderr
