@@ -110,12 +110,7 @@ def check_installed(python: Path, work: Path) -> None:
     assert version in _call(str(python.with_name("dpsample")), "--version", cwd=outside)
     story = _call(str(python.with_name("dpsample")), "demo", "--output", "kept", cwd=outside)
     assert "Proved:" in story, story
-
-
-def check_page(python: Path, work: Path) -> None:
-    """The demo makes its page, which needs all assets."""
-    _call(str(python.with_name("dpsample")), "demo", "--output", "shown", cwd=work / "outside")
-    assert (work / "outside" / "shown" / "demo-report.html").stat().st_size > 10_000
+    assert "<svg" in (outside / "kept" / "demo-report.html").read_text(encoding="utf-8")
 
 
 def check_nights(python: Path, folder: Path) -> None:
